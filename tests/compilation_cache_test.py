@@ -97,6 +97,24 @@ class CompilationCacheTest(Folder):
              "cache_hits": 1, "compile_time_saved_sec": 1, "cache_retrieval_time_sec": 1},
         )  # fmt: skip
 
+    def test_events_of_whether_programs_may_be_cached(self):
+        """Those of the reference, which also tells them where there is no folder."""
+        seen = []
+        listen = lambda event, **_: seen.append(event.rpartition("/")[2])
+        jax.monitoring.register_event_listener(listen)
+        self.addCleanup(jax.monitoring.unregister_event_listener, listen)
+        self.set("jax_compilation_cache_dir", None)
+        requests = ["compile_requests_use_cache"] * 2
+        for allowed, expected in (
+            (True, ["tasks_using_cache", *requests]),
+            (False, ["task_disabled_cache"]),
+        ):
+            self.set("jax_enable_compilation_cache", allowed)
+            public.reset_cache()
+            seen.clear()
+            self.run_twice(lambda x: x - 1, np.float32(1))
+            self.assertEqual(seen, expected)
+
     def test_native_functions_and_random_numbers(self):
         def f(x):
             noise = jax.random.normal(jax.random.key(0), x.shape)

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from jax._src import cache_key, config, monitoring
+from jax._src import cache_key, cache_use, config, monitoring
 from jax._src.compilation_cache_interface import CacheInterface
 from jax._src.lib import Client, CompileOptions, DeviceList, _jax, hlo
 from jax._src.lru_cache import LRUCache
@@ -40,7 +40,6 @@ _XLA_CACHES = ("xla_gpu_kernel_cache_file", "xla_gpu_per_fusion_autotune_cache_d
 _lock = threading.Lock()
 _settings: tuple[Any, ...] | None = None  # those that `_cache` was made with
 _cache: CacheInterface | None = None
-_announced = False
 _warned: set[str] = set()  # reasons
 
 
@@ -89,12 +88,12 @@ def set_cache_dir(path: str | None) -> None:
 
 def reset_cache() -> None:
     """Closes the cache and sets its counts to zero. The next compilation opens it anew; entries stay."""
-    global _settings, _cache, _announced
+    global _settings, _cache
     with _lock:
         if _cache is not None:
             logger.info("Resetting cache at %s.", _cache._path)
         _settings = _cache = None
-        _announced = False
+        cache_use.forget()
         _warned.clear()
         counts.hits = counts.misses = counts.written = 0
 
@@ -110,15 +109,8 @@ def is_initialized() -> bool:
 
 
 def is_cache_used(backend: Client) -> bool:
-    """Whether programs of this client are kept. The first time, listeners of events are told."""
-    global _announced
-    if not is_persistent_cache_enabled() or isinstance(backend, _jax.CompileOnlyPyClient):
-        return False
-    with _lock:
-        first, _announced = not _announced, True
-    if first:
-        monitoring.record_event("/jax/compilation_cache/tasks_using_cache")
-    return True
+    """Whether programs of this client are kept."""
+    return is_persistent_cache_enabled() and not isinstance(backend, _jax.CompileOnlyPyClient)
 
 
 def get_file_cache(path: str) -> tuple[CacheInterface, str] | None:

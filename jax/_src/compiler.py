@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from jax._src import config, lib, monitoring
+from jax._src import cache_use, config, lib, monitoring
 from jax._src.lib import Client, CompileOptions, DeviceList, _jax
 
 if TYPE_CHECKING:
@@ -334,8 +334,7 @@ def compile_or_get_cached(
         name,
         BACKEND_COMPILE_EVENT,
     ):
-        if config.enable_compilation_cache.value:
-            monitoring.record_event("/jax/compilation_cache/compile_requests_use_cache")
+        cache_use.tell()
         if not config.compilation_cache_dir.value or not _cache().is_cache_used(backend):
             executable = compile_module()
         else:
