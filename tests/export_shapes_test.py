@@ -374,6 +374,14 @@ def test_constraints_come_before_operations_that_need_them(fun, constraint, shap
         jax.jit(lambda x: 2 * loaded.call(x) + 1)(np.zeros(shape, np.float32))
 
 
+def test_scopes_are_checked_before_the_function_is_traced():
+    struct = lambda: jax.ShapeDtypeStruct(symbolic_shape("n"), np.float32)
+    with pytest.raises(
+        ValueError, match=r"mixing of symbolic scopes: 'n' of args\[0\]\['x'\].shape\[0\]"
+    ):
+        export.export(jax.jit(lambda tree, y: tree["x"] + y))({"x": struct()}, struct())
+
+
 def test_compile_without_export():
     (n,) = symbolic_shape("n")
     lowered = jax.jit(jnp.sin).lower(jax.ShapeDtypeStruct((n,), np.float32))

@@ -17,6 +17,7 @@ from jax._src.export.calling import (
 )
 from jax._src.export.checks import DisabledSafetyCheck, argument_paths, check_custom_calls
 from jax._src.export.shape_poly.assertions import add_shape_assertions
+from jax._src.export.shape_poly.solving import check_one_scope
 from jax._src.export.shardings import hlo_over_mesh, over_mesh, without_devices
 from jax._src.export.versions import (
     maximum_supported_calling_convention_version as maximum_supported_calling_convention_version,
@@ -33,7 +34,7 @@ from jax._src.mesh import AbstractMesh, Mesh
 from jax._src.named_sharding import NamedSharding
 from jax._src.sharding import Sharding
 from jax._src.sharding_impls import UNSPECIFIED
-from jax._src.tree_util import PyTreeDef
+from jax._src.tree_util import PyTreeDef, tree_flatten
 
 traceback_util.register_exclusion(__file__)
 
@@ -244,6 +245,7 @@ def export(
     def do_export(*args, **kwargs) -> Exported:
         names = tuple(platforms) if platforms else (default_export_platform(),)
         names = tuple([xb.canonicalize_platform(p) for p in names])
+        _check_scopes(args, kwargs)
         return _export_traced(jitted.trace(*args, **kwargs), names, checks, overrides)
 
     return do_export
@@ -262,6 +264,22 @@ def deserialize(blob: bytes | bytearray) -> Exported:
       ValueError: the bytes are damaged, or refer to classes or effects that are not registered here.
     """
     return serialization.deserialize(blob, Exported)
+
+
+def _check_scopes(args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    """Checks that dimensions have one scope, before the function compares those of several."""
+    leaves, tree = tree_flatten((args, kwargs))
+    shapes = [getattr(leaf, "shape", None) for leaf in leaves]
+    sizes = [
+        (d, i, axis)
+        for i, shape in enumerate(shapes)
+        if isinstance(shape, tuple)
+        for axis, d in enumerate(shape)
+        if core.is_symbolic_dim(d)
+    ]
+    if sizes:
+        paths = argument_paths(tree)
+        check_one_scope([(d, f"{paths[i]}.shape[{axis}]") for d, i, axis in sizes])
 
 
 def _jitted(fun: Any) -> Any:

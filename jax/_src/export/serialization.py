@@ -94,6 +94,8 @@ def serialize(exported: Exported, vjp_order: int = 0) -> bytearray:
       ValueError: it does not have derivatives of that order, or a value has no form in bytes.
     """
     writer = _ExportedWriter()
+    if vjp_order < 0:
+        raise ValueError(f"vjp_order must not be negative, got {vjp_order}")
     data = writer.finish(writer.exported(exported, vjp_order))
     data += _MARK + zlib.crc32(data).to_bytes(4, "little")
     return data
