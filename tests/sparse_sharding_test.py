@@ -66,6 +66,24 @@ def test_products_of_bcsr_arrays_with_sharded_buffers():
 
 
 STACK = np.stack([DENSE, -DENSE, 2 * DENSE, DENSE])
+
+
+def test_products_of_bcsr_arrays_with_sharded_batches():
+    M = sparse.BCSR.fromdense(put(STACK, "x"), n_batch=1, nse=104)
+    want = STACK @ VECTOR
+    for multiply in (lambda m, v: m @ v, jax.jit(lambda m, v: m @ v)):
+        out = multiply(M, jnp.asarray(VECTOR))
+        assert spec(out) == ("x", None)
+        np.testing.assert_array_equal(out, want)
+    slope = jax.grad(lambda v: ((M @ v) ** 2).sum())(jnp.asarray(VECTOR))
+    np.testing.assert_array_equal(slope, 2 * np.einsum("bij,bi->j", STACK, want))
+    numbers = (((2,), (1,)), ((0,), (0,)))
+    other = put(STACK.transpose(0, 2, 1), "x")
+    out = sparse.bcsr_dot_general(M, other, dimension_numbers=numbers)
+    assert spec(out) == ("x", None, None)
+    np.testing.assert_array_equal(out, STACK @ np.asarray(other))
+
+
 OPERATIONS = {
     "todense": (lambda m: m.todense(), STACK),
     "sort_indices": (lambda m: m.sort_indices().todense(), STACK),

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from jax._src import dtypes
+from jax._src import core, dtypes
 from jax._src.basearray import Array
 from jax._src.lax import lax
 from jax._src.numpy import array_constructors
@@ -19,7 +19,13 @@ from jax._src.sparse.bcoo import shapes
 from jax._src.sparse.bcoo.array import BCOO
 from jax._src.sparse.bcoo.functions import bcoo_eliminate_zeros, bcoo_sum_duplicates
 from jax._src.sparse.bcoo.operators import matmul
-from jax._src.sparse.bcoo.products import canonical_type, check_dot, check_layout, static_numbers
+from jax._src.sparse.bcoo.products import (
+    bcoo_dot_general,
+    canonical_type,
+    check_dot,
+    check_layout,
+    static_numbers,
+)
 from jax._src.sparse.util import (
     count_stored_elements,
     index_type,
@@ -419,6 +425,12 @@ def bcsr_concatenate(operands: Sequence[BCSR], *, dimension: int) -> BCSR:
     )
 
 
+def _has_sharded_batch(mat: BCSR) -> bool:
+    """Whether batch dimensions of `mat` are sharded over Explicit axes."""
+    shardings = [core.typeof(x)._sharding for x in mat._bufs]
+    return any(s is not None and any(s.spec.partitions[: mat.n_batch]) for s in shardings)
+
+
 @set_module(MODULE)
 def bcsr_dot_general(
     lhs: BCSR | Array,
@@ -437,8 +449,9 @@ def bcsr_dot_general(
       dimension_numbers: as for `jax.lax.dot_general`.
       precision: for two dense operands.
       preferred_element_type: the type of the result.
-      out_sharding: sharding of the result over Explicit axes of a mesh. Operands of sparse products
-        that are sharded over such axes are first copied to all devices.
+      out_sharding: sharding of the result over Explicit axes of a mesh. With it, operands that are
+        sharded over such axes are first copied to all devices; without it, batch dimensions stay
+        sharded, and only the other dimensions are copied.
 
     Returns:
       Dense array.
@@ -468,6 +481,13 @@ def bcsr_dot_general(
     preferred = canonical_type(preferred_element_type)
     check_dot(lhs, rhs, numbers, preferred)
     check_layout("bcsr_dot_general", lhs, numbers)
+    if out_sharding is None and _has_sharded_batch(lhs):
+        parts = [replicated(x, range(lhs.n_batch, x.ndim)) for x in lhs._bufs]
+        rhs = replicated(rhs, [d for d in range(rhs.ndim) if d not in numbers[1][1]])
+        mat = BCSR(parts, shape=lhs.shape).to_bcoo()
+        return bcoo_dot_general(
+            mat, rhs, dimension_numbers=numbers, preferred_element_type=preferred
+        )
     out = primitives.bcsr_dot_general_p.bind(
         *map(replicated, (*lhs._bufs, rhs)),
         dimension_numbers=numbers,
