@@ -24,3 +24,12 @@ def test_memory_of_long_matrices():
             assert np.isfinite(grad).all()
     assert jnp.linalg.matrix_rank(x) == jnp.linalg.matrix_rank(x.T) == 2
     np.testing.assert_allclose(x @ jnp.linalg.pinv(x), np.eye(2), atol=1e-5)
+
+
+def test_signs_of_the_svd_of_hermitian_matrices_are_those_of_numpy():
+    x = np.random.RandomState(0).randn(2, 3, 3)
+    x = x + x.swapaxes(1, 2)
+    assert (np.linalg.eigvalsh(x) < 0).any()
+    with jax.enable_x64(True):
+        for ours, numpys in zip(*[m.linalg.svd(x, hermitian=True) for m in (jnp, np)]):
+            np.testing.assert_allclose(ours, numpys, rtol=1e-9)

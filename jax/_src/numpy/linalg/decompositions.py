@@ -240,8 +240,8 @@ def svd(
 
 
 def _hermitian_svd(a, *, compute_uv, subset_by_index):
-    # The singular values of a Hermitian matrix are its eigenvalues' absolute values; U takes their
-    # signs.
+    # The singular values of a Hermitian matrix are its eigenvalues' absolute values; the rows of Vh
+    # take their signs, as in NumPy.
     v, w = lax_linalg.eigh(a)
     s = lax.abs(w)
     order = lax.broadcasted_iota(np.int32, s.shape, s.ndim - 1)
@@ -254,8 +254,8 @@ def _hermitian_svd(a, *, compute_uv, subset_by_index):
     if not compute_uv:
         return s
     sign = lax.select(lax.lt(w, lax.full_like(w, 0)), lax.full_like(w, -1), lax.full_like(w, 1))
-    u = columns(scale_columns(v, sign), start, stop)
-    return u, s, rows(mH(v), start, stop)
+    vh = rows(mH(scale_columns(v, sign)), start, stop)
+    return columns(v, start, stop), s, vh
 
 
 _hermitian_svd.__name__ = "svd"
