@@ -146,3 +146,22 @@ def test_diagonals(k):
     ]:
         close(sparse.eye(3, 4, k, **layout), np.eye(3, 4, k, dtype=np.float32))
     close(sparse.todense(sparse.empty((2, 3), nse=4, n_batch=1)), np.zeros((2, 3)))
+
+
+def test_slices_store_no_more_elements_than_they_have():
+    M = sparse.BCOO(
+        (jnp.arange(15.0).reshape(5, 3), np.int32([[0], [1], [0], [2], [1]])), shape=(2, 3)
+    )
+    for part in (
+        sparse.bcoo_slice(M, start_indices=(0, 1), limit_indices=(2, 3)),
+        sparse.bcoo_dynamic_slice(M, (0, 1), (2, 2)),
+    ):
+        assert part.data.shape == (2, 2) and part.indices.shape == (2, 1)
+        np.testing.assert_array_equal(part.todense(), M.todense()[:, 1:])
+
+
+def test_elements_stay_sorted_where_sparse_dimensions_keep_their_order():
+    M = sparse.BCOO.fromdense(np.ones((2, 3, 4, 5, 2)), n_batch=2, n_dense=1)
+    assert M.transpose((1, 0, 2, 3, 4)).indices_sorted
+    assert not M.transpose((0, 1, 3, 2, 4)).indices_sorted
+    assert sparse.eye(3)[0].T.indices_sorted == sparse.eye(3)[0].indices_sorted

@@ -432,8 +432,12 @@ def _fromdense(
 
 def _transpose(self: BCOO, axes: Sequence[int] | None = None) -> BCOO:
     """The array with its axes permuted; see `bcoo_transpose`."""
-    permutation = range(self.ndim)[::-1] if axes is None else axes
+    permutation = as_axes(range(self.ndim)[::-1] if axes is None else axes)
     out = bcoo_transpose(self, permutation=permutation)
+    is_sparse = lambda d: self.n_batch <= d < self.ndim - self.n_dense
+    sparse_order = list(filter(is_sparse, permutation))
+    # Elements stay sorted where the order of the sparse dimensions does not change.
+    out.indices_sorted = self.indices_sorted and sparse_order == sorted(sparse_order)
     return out
 
 

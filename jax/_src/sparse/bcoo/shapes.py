@@ -397,7 +397,9 @@ def _sliced(mat: BCOO, starts: Sequence[Any], sizes: Sequence[int], strides: Seq
     """
     n_batch, n_sparse = mat.n_batch, mat.n_sparse
     old = sparse_sizes(mat)
-    if all(isinstance(s, int) and s == 0 for s in starts) and tuple(sizes) == tuple(old):
+    most = math.prod(sizes)
+    whole = all(isinstance(s, int) and s == 0 for s in starts) and tuple(sizes) == tuple(old)
+    if whole and (most >= mat.nse or not n_sparse):
         return mat
     data, indices = full_buffers(mat)
     # Duplicates may be summed.
@@ -424,7 +426,6 @@ def _sliced(mat: BCOO, starts: Sequence[Any], sizes: Sequence[int], strides: Seq
     indices = places.masked_rows(outside, moved, places.fill_row(sizes, moved))
     shape = (*mat.shape[:n_batch], *sizes, *mat.shape[n_batch + n_sparse :])
     out = BCOO((data, indices), shape=shape)
-    most = math.prod(sizes)
     if most >= mat.nse:
         return out
     return BCOO(bcoo_sum_duplicates(out, nse=most)._bufs, shape=shape)
