@@ -397,3 +397,19 @@ def test_platforms_and_dimensions():
     assert exported.module_kept_var_idx == (0, 1) and exported.uses_global_constants
     x = np.array([3, 1, 2], np.float32)
     np.testing.assert_array_equal(exported.call(x, x), np.float32([1, 2, 3]) / np.float32(3))
+
+
+def test_composites_of_symbolic_sizes():
+    """The reference does not export them."""
+    (n,) = symbolic_shape("n")
+
+    def shifted(x, *, by):
+        return jnp.sin(x) + by * x.shape[0]
+
+    named = jax.lax.composite(shifted, name="test.shifted")
+    exported = export.export(jax.jit(lambda x: 2 * named(x, by=3)))(
+        jax.ShapeDtypeStruct((n, 2), np.float32)
+    )
+    x = np.ones((5, 2), np.float32)
+    loaded = export.deserialize(exported.serialize())
+    np.testing.assert_allclose(loaded.call(x), 2 * shifted(x, by=3), rtol=1e-6)

@@ -24,7 +24,8 @@ def composite(decomposition: Callable, name: str, version: int = 0) -> Callable:
     """Define a named operation that a compiler may implement in its own way.
 
     The operation is neither differentiable nor batchable: call it in functions with rules from
-    `jax.custom_jvp` or `jax.custom_batching.custom_vmap`.
+    `jax.custom_jvp` or `jax.custom_batching.custom_vmap`. In programs exported with symbolic shapes
+    it is a call of the decomposition, since the compiler does not refine the shapes of named operations.
 
     Args:
       decomposition: function of arrays and pytrees that defines the operation's semantics. It must
@@ -110,16 +111,24 @@ mlir.register_lowering(composite_p, _lowering)
 def composite_lowering(
     ctx, name: str, jaxpr: ClosedJaxpr, args: Sequence[Any], attributes: dict, version: int = 0
 ) -> Sequence[Any]:
-    """Emit a composite op with the given name whose decomposition is `jaxpr`."""
+    """Emit a composite op with the given name whose decomposition is `jaxpr`; with symbolic sizes, a call of it."""
     if effects.ordered_effects.filter_in(jaxpr.effects):
         raise NotImplementedError(f"composite op '{name}': ordered effects are not supported")
     module_ctx = ctx.module_context
+    if (
+        ctx.dim_var_values
+    ):  # the compiler finds the sizes in functions that are called, not in these
+        outs, _ = mlir.call_lowering(
+            name, jaxpr, None, module_ctx, None, ctx.avals_out, ctx.tokens_in, *args,
+            dim_var_values=ctx.dim_var_values,
+        )  # fmt: skip
+        return outs
     func, _, _ = mlir.lower_called_computation(name, jaxpr, module_ctx, ctx.tokens_in)
     types = [mlir.aval_to_ir_types(module_ctx, a) for a in ctx.avals_out]
     attributes = {k: mlir.ir_attribute(v) for k, v in attributes.items() if v is not None}
     op = hlo.CompositeOp(
         mlir.flatten_ir_types(types),
-        mlir.flatten_ir_values([*ctx.dim_var_values, *args]),
+        mlir.flatten_ir_values(args),
         name=ir.StringAttr.get(name),
         decomposition=ir.FlatSymbolRefAttr.get(func.name.value),
         composite_attributes=ir.DictAttr.get(attributes) if attributes else None,
