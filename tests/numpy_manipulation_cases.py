@@ -347,7 +347,7 @@ same(
     lambda m, x, y: m.isclose(x, y, atol=1),
     (9,),
     (9,),
-    dtypes=["int32", "uint8"],
+    dtypes=["int32", "uint8", "bool"],
     diff="",
 )
 same("allclose", lambda m, x: m.allclose(x, x * 1.000001), (3, 4), diff="")

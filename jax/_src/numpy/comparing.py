@@ -35,7 +35,7 @@ def isclose(
 
     Returns:
       A boolean array of the broadcast shape. Infinities are close only if they have the same sign.
-      Integers are compared as floating-point numbers.
+      Integers and booleans are compared as floating-point numbers.
 
     >>> jnp.isclose(jnp.array([1., jnp.inf]), jnp.array([1.000001, jnp.inf])).tolist()
     [True, True]
@@ -56,9 +56,9 @@ def _isclose(a, b, rtol, atol, *, equal_nan):
     a, b = util.promote_args("isclose", a, b)
     lax.broadcast_shapes(np.shape(a), np.shape(b))
     dtype = dtypes.dtype(a)
-    if isinstance(dtype, dtypes.ExtendedDType) or dtype == np.bool_:
+    if isinstance(dtype, dtypes.ExtendedDType):
         return lax.eq(a, b)
-    if dtypes.issubdtype(dtype, np.integer):
+    if dtypes.issubdtype(dtype, np.integer) or dtype == np.bool_:
         a, b = util.promote_args_inexact("isclose", a, b)
         dtype = dtypes.dtype(a)
     real = util.complex_elem_type(dtype)
