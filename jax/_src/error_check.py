@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import json
 import threading
 import traceback
 import warnings
@@ -38,6 +39,7 @@ from jax._src.partition_spec import PartitionSpec
 from jax._src.shard_map import shard_map
 from jax._src.sharding_impls.meshes import use_concrete_mesh
 from jax._src.state.primitives import new_ref, ref_get, ref_set
+from jax._src.tree_util.serialization import register_pytree_node_serialization
 
 _NO_ERROR = np.uint32(np.iinfo(np.uint32).max)
 
@@ -282,6 +284,21 @@ class _Outcome:
     @classmethod
     def tree_unflatten(cls, errors: Any, children: Any) -> _Outcome:
         return cls(*children, errors)
+
+
+def _from_json(data: bytes | bytearray) -> Any:
+    (errors,) = json.loads(bytes(data))
+    if not all(len(e) == 2 and all(isinstance(text, str) for text in e) for e in errors):
+        raise ValueError("the errors of an exported program must be pairs of a message and a place")
+    return tuple([tuple(error) for error in errors])
+
+
+register_pytree_node_serialization(  # as in exported programs of the reference
+    _Outcome,
+    serialized_name="jax._src.error_check._ErrorClass",
+    serialize_auxdata=lambda errors: json.dumps([errors]).encode(),
+    deserialize_auxdata=_from_json,
+)
 
 
 def wrap_for_export(f: Callable[..., Any]) -> Callable[..., Any]:
