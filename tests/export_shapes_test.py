@@ -382,6 +382,14 @@ def test_scopes_are_checked_before_the_function_is_traced():
         export.export(jax.jit(lambda tree, y: tree["x"] + y))({"x": struct()}, struct())
 
 
+def test_cumulative_sum_of_no_elements():
+    (n,) = symbolic_shape("n")
+    f = jax.jit(lambda x: jnp.cumsum(x[1:]))
+    exported = export.export(f)(jax.ShapeDtypeStruct((n,), np.float32))
+    assert exported.call(np.ones(1, np.float32)).shape == (0,)
+    np.testing.assert_array_equal(exported.call(np.ones(3, np.float32)), [1, 2])
+
+
 def test_compile_without_export():
     (n,) = symbolic_shape("n")
     lowered = jax.jit(jnp.sin).lower(jax.ShapeDtypeStruct((n,), np.float32))

@@ -180,6 +180,7 @@ def _window_lowering(op, identity):
         scalar = core.ShapedArray((), aval.dtype)
         body_ctx = ctx.replace(avals_in=[scalar, scalar], avals_out=[scalar])
         window, padding, ones = [1] * ndim, [(0, 0)] * ndim, [1] * ndim
+        n = core.max_dim(n, 1)  # a symbolic size may turn out to be zero
         window[axis] = n
         padding[axis] = (0, n - 1) if reverse else (n - 1, 0)
         (out,) = mlir.reduce_window(
