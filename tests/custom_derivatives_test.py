@@ -439,6 +439,15 @@ class TestRulesArguments:
         f = self.make(lambda n, r, g: (g * r[0].dtype.itemsize + r[1].dtype.itemsize,))
         assert jax.grad(f, 1)(0, 1.0) == 8
 
+    def test_booleans_stay_booleans(self):
+        """Libraries keep which arguments are perturbed as a residual, and branch on it."""
+        seen = []
+        f = jax.custom_vjp(lambda x, flag: x)
+        f.defvjp(lambda x, flag: (x, (flag, True)), lambda r, g: (seen.append(r) or g, None))
+        assert jax.grad(f)(1.0, False) == 1
+        jax.jit(jax.grad(lambda x: f(x, False)))(1.0)
+        assert [[type(x) for x in r] for r in seen] == [[bool, bool]] * 2
+
     def test_one_cotangent_for_a_subtree(self):
         f = jax.custom_vjp(lambda x: x["a"])
         f.defvjp(lambda x: (x["a"], None), lambda r, g: (3 * g,))

@@ -171,12 +171,11 @@ class BoundCustom:
 
 
 def typed(args: Sequence[Any]) -> list[Any]:
-    """Arguments with Python numbers replaced by scalars that also have a shape and a dtype."""
+    """Arguments with Python numbers, except booleans, as scalars that have a shape and a dtype."""
     return [_TYPED[type(x)](x) if type(x) in _TYPED else x for x in args]
 
 
 _TYPED: dict[type, Callable[[Any], Any]] = {
-    bool: np.bool_,
     int: lambda x: literals.TypedInt(x, dtypes.scalar_type_to_dtype(int, x)),
     float: lambda x: literals.TypedFloat(x, dtypes.scalar_type_to_dtype(float)),
     complex: lambda x: literals.TypedComplex(x, dtypes.scalar_type_to_dtype(complex)),
