@@ -310,6 +310,9 @@ def log_igamma_tails(a, x):
     g = _Gamma(a, x)
     direct, other = _log_tails(g.scale, g.log_scale, _rest_of_tail(g))
     other = select(g.is_small, log(g.small_upper), other)
+    # Where P(a, x) is close to 1 only the other tail tells how close.
+    most = bitwise_and(g.is_small, lt(g.small_upper, const(x, 0.5)))
+    direct = select(most, log1p(neg(select(most, g.small_upper, full_like(direct, 0)))), direct)
     return (
         g.finish(select(g.by_fraction, other, direct), -np.inf, -np.inf, 0),
         g.finish(select(g.by_fraction, direct, other), 0, 0, -np.inf),

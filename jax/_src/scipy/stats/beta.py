@@ -6,15 +6,16 @@ import numpy as np
 
 from jax._src.basearray import Array
 from jax._src.lax import lax, special as lax_special
+from jax._src.lax.special.doubled import two_difference
 from jax._src.lax.special.incomplete import (
     betainc_slope_ab,
     log_betainc_tails,
     log_betainc_tails_grad_x,
 )
-from jax._src.scipy import special
+from jax._src.lax.special.scales import beta_scale
 from jax._src.scipy.special.common import elementwise as differentiable, where
 from jax._src.scipy.stats.common import elementwise, log_per_scale, standardized
-from jax._src.scipy.stats.deviance import log_binomial
+from jax._src.scipy.stats.deviance import divided, log_minus_digamma, log_ratio
 from jax._src.typing import ArrayLike
 
 
@@ -54,24 +55,49 @@ def _log_tails(z, a, b):
     return where(valid, lower, np.nan), where(valid, upper, np.nan)
 
 
-def _log_density(z, a, b):
+def _densities_inside(a, b, x):
+    # A difference from a constant would be simplified.
+    one = where(x > 0, lax.full_like(x, 1), 0)
+    zero, rest = lax.full_like(x, 0), two_difference(one, x)
+    density, log_density = divided(*beta_scale(a, b, (x, zero), rest), x * rest[0])
+    return density, where((a == 1) & (b == 1), 0, log_density)
+
+
+def _densities_slope_a(out, a, b, x):
+    slope = log_ratio((a + b) * x, a, b * x - a * (1 - x))
+    slope = slope + log_minus_digamma(a) - log_minus_digamma(a + b)
+    return out[0] * slope, slope
+
+
+def _densities_slope_b(out, a, b, x):
+    slope = log_ratio((a + b) * (1 - x), b, a * (1 - x) - b * x)
+    slope = slope + log_minus_digamma(b) - log_minus_digamma(a + b)
+    return out[0] * slope, slope
+
+
+def _densities_slope_x(out, a, b, x):
+    slope = (a - 1) / x - (b - 1) / (1 - x)
+    return out[0] * slope, slope
+
+
+differentiable_densities = differentiable(
+    _densities_inside, _densities_slope_a, _densities_slope_b, _densities_slope_x
+)
+
+
+def _densities(z, a, b):
+    """Computes the density and its logarithm."""
     a, b = _positive(a), _positive(b)
-    defined = (z == z) & (a == a) & (b == b)
     inside = (z > 0) & (z < 1) & (a < np.inf) & (b < np.inf)
-    x, a_in, b_in = where(inside, z, 0.5), where(inside, a, 1), where(inside, b, 1)
-    small = (a_in < 3) | (b_in < 3)
-    p, q = where(small, a_in, 1), where(small, b_in, 1)
-    direct = (p - 1) * lax.log(x) + (q - 1) * lax.log1p(-x) - special.betaln(p, q)
-    p, q = where(small, 3, a_in), where(small, 3, b_in)
-    # The density is a binomial probability, times a * b / ((a + b) * x * (1 - x)).
-    rest = lax.log(p) + lax.log(q / (p + q)) - lax.log(x) - lax.log1p(-x)
-    by_deviance = log_binomial(p, q, x, 1 - x) + rest
-    out = where(small, direct, by_deviance)
+    density, log_density = differentiable_densities(
+        where(inside, a, 1), where(inside, b, 1), where(inside, z, 0.5)
+    )
     # At its ends the density is zero, infinite, or the exponent of the other factor plus one.
     at_zero = where(a == 1, lax.log(b), where(a < 1, np.inf, lax.full_like(z, -np.inf)))
     at_one = where(b == 1, lax.log(a), where(b < 1, np.inf, lax.full_like(z, -np.inf)))
     ends = where(z == 0, at_zero, where(z == 1, at_one, -np.inf))
-    return where(defined, where(inside, out, ends), np.nan)
+    ends = where((z == z) & (a == a) & (b == b), ends, np.nan)
+    return where(inside, density, lax.exp(ends)), where(inside, log_density, ends)
 
 
 @elementwise("beta")
@@ -94,7 +120,7 @@ def logpdf(
     Array(0.405..., dtype=float32, weak_type=True)
     """
     z = standardized(x, loc, scale)
-    return log_per_scale(_log_density(z, a, b), scale)
+    return log_per_scale(_densities(z, a, b)[1], scale)
 
 
 @elementwise("beta")
@@ -117,7 +143,7 @@ def pdf(
     Array(1.5, dtype=float32, weak_type=True)
     """
     z = standardized(x, loc, scale)
-    return lax.exp(_log_density(z, a, b)) / scale
+    return _densities(z, a, b)[0] / scale
 
 
 @elementwise("beta")

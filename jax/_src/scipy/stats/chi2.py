@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from jax._src.basearray import Array
-from jax._src.lax import lax
 from jax._src.scipy.stats.common import elementwise, log_per_scale, standardized
-from jax._src.scipy.stats.gamma import log_density, log_tails, lower_tail, upper_tail
+from jax._src.scipy.stats.gamma import densities, log_tails, lower_tail, upper_tail
 from jax._src.typing import ArrayLike
 
 
@@ -26,7 +25,7 @@ def logpdf(x: ArrayLike, df: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1
     Array(-1.193..., dtype=float32, weak_type=True)
     """
     z = standardized(x, loc, scale)
-    return log_per_scale(log_density(0.5 * z, 0.5 * df), 2 * scale)
+    return log_per_scale(densities(0.5 * z, 0.5 * df)[1], 2 * scale)
 
 
 @elementwise("chi2")
@@ -46,7 +45,7 @@ def pdf(x: ArrayLike, df: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) -
     Array(0.303..., dtype=float32, weak_type=True)
     """
     z = standardized(x, loc, scale)
-    return 0.5 * lax.exp(log_density(0.5 * z, 0.5 * df)) / scale
+    return 0.5 * densities(0.5 * z, 0.5 * df)[0] / scale
 
 
 @elementwise("chi2")

@@ -152,13 +152,19 @@ def probability(q: Any) -> Any:
     return where((q >= 0) & (q <= 1), q, np.nan)
 
 
-def log1mexp(x: Any) -> Any:
-    """Computes log(1 - exp(-x)) for x >= 0; unlike `jax.nn.log1mexp` also for subnormal x."""
+def log1mexp(x: Any, tail: Any = None) -> Any:
+    """Computes log(1 - exp(-x)) for x >= 0; unlike `jax.nn.log1mexp` also for subnormal x.
+
+    Args:
+      x: array.
+      tail: exp(-x), if it is known to more digits than x gives.
+    """
     small = x < 0.693
     # Near zero 1 - exp(-x) is x, whose subnormal numbers expm1 would lose.
     tiny = x < 1e-20
     near = where(tiny, x, -lax.expm1(-where(small & ~tiny, x, 0.5)))
-    far = accurate_log1p(-lax.exp(-where(small, 1, x)))
+    tail = lax.exp(-where(small, 1, x)) if tail is None else where(small, 0.5, tail)
+    far = accurate_log1p(-tail)
     return where(small, lax.log(where(small, near, 1)), far)
 
 
@@ -167,6 +173,16 @@ def log1p_square(x: Any) -> Any:
     large = abs(x) > 1e9
     y = where(large, 1, x)
     return where(large, 2 * lax.log(where(large, abs(x), 1)), accurate_log1p(y * y))
+
+
+def power_of_complement(q: Any, exponent: Any, exponent_rest: Any) -> Any:
+    """Computes (1 - q) ** (exponent + rest) for 0 <= q <= 1, also where 1 - q is rounded."""
+    # A difference from a constant would be simplified.
+    one = where((q >= 0) & (q <= 1), lax.full_like(q, 1), np.nan)
+    base = one - q
+    log_rest = exponent * (((one - base) - q) / base) + exponent_rest * lax.log(base)
+    rest = lax.exp(where(lax.is_finite(log_rest), log_rest, 0))
+    return lax.pow(base, exponent) * rest
 
 
 def x_log_y(x: Any, y: Any, y_minus_1: Any = None) -> Any:

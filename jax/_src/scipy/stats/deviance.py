@@ -15,6 +15,7 @@ import numpy as np
 from jax._src.lax import lax, special
 from jax._src.lax.special.expansions import stirling_error
 from jax._src.lax.special.incomplete import log1p_error
+from jax._src.lax.special.polynomials import polynomial
 from jax._src.scipy.special.common import where
 
 
@@ -59,3 +60,37 @@ def log_binomial(x: Any, y: Any, p: Any, q: Any) -> Any:
     n = x + y
     rest = log_factorial_rest(n) - log_factorial_rest(x) - log_factorial_rest(y)
     return rest - deviance(x, n * p) - deviance(y, n * q)
+
+
+# ---------------------------------------------------------------------------------------------------
+# Densities
+
+# The coefficients of log(x) - digamma(x) - 1 / (2 x) in powers of 1 / x**2; DLMF 5.11.2
+_DIGAMMA = (0.0, 1 / 12, -1 / 120, 1 / 252, -1 / 240, 1 / 132, -691 / 32760)
+
+
+def log_minus_digamma(x: Any) -> Any:
+    """Computes log(x) - digamma(x) for x > 0, which is about 1 / (2 x) for large x."""
+    large = x >= 10
+    y = 1 / where(large, x, 10)
+    far = 0.5 * y + polynomial(y * y, _DIGAMMA)
+    y = where(large, 1, x)
+    return where(large, far, lax.log(y) - special.digamma(y))
+
+
+def log_ratio(x: Any, mean: Any, difference: Any) -> Any:
+    """Computes log(x / mean) of positive numbers, whose difference x - mean is given."""
+    u = difference / mean
+    close = abs(u) < 0.5
+    far = lax.log(where(close, 1, x)) - lax.log(where(close, 1, mean))
+    return where(close, lax.log1p(where(close, u, 0)), far)
+
+
+def divided(scale: Any, log_scale: Any, divisor: Any) -> tuple[Any, Any]:
+    """Computes scale / divisor, also where the scale underflows, and the logarithm."""
+    quotient, log = scale / divisor, log_scale - lax.log(divisor)
+    # Near 1 the sum of logarithms would cancel.
+    near = (quotient > 1e-3) & (quotient < 1e3)
+    underflows = scale < 1e3 * float(np.finfo(scale.dtype).tiny)
+    log_quotient = where(near, lax.log(where(near, quotient, 1)), log)
+    return where(underflows, lax.exp(log), quotient), log_quotient

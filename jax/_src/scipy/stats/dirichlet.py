@@ -7,10 +7,11 @@ import numpy as np
 from jax._src import dtypes
 from jax._src.basearray import Array
 from jax._src.jit.library import nested_jit
-from jax._src.lax import lax, special
+from jax._src.lax import lax
 from jax._src.numpy import reductions, util
 from jax._src.numpy.manipulation import concatenate
 from jax._src.scipy.special.common import where
+from jax._src.scipy.stats.deviance import deviance, log_factorial_rest
 from jax._src.typing import ArrayLike
 from jax._src.util import set_module
 
@@ -62,8 +63,12 @@ def _logpdf(x, alpha):
     simplex = abs(reductions.sum(x, axis=0) - 1) < tolerance
     inside = simplex & reductions.all(x > 0, axis=0) & reductions.all(alpha > 0, axis=0)
     p = where(x > 0, x, 1)
-    terms = (alpha - 1) * lax.log(p) - special.lgamma(alpha)
-    out = reductions.sum(terms, axis=0) + special.lgamma(reductions.sum(alpha, axis=0))
+    alpha = where(alpha > 0, alpha, 1)
+    total = reductions.sum(alpha, axis=0)
+    # As in the multinomial distribution, without the cancellation of the logarithms of gamma functions.
+    terms = log_factorial_rest(alpha) + deviance(alpha, total * p) + lax.log(p) - lax.log(alpha)
+    excess = total * (reductions.sum(p, axis=0) - 1)
+    out = log_factorial_rest(total) - lax.log(total) - reductions.sum(terms, axis=0) + excess
     return lax.convert_element_type(where(inside, out, -np.inf), dtype)
 
 

@@ -100,7 +100,8 @@ def logcdf(x: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) -> Array:
     Array(-0.458..., dtype=float32, weak_type=True)
     """
     z = standardized(x, loc, scale)
-    return where(z < 0, -np.inf, log1mexp(_inside(z)))
+    tail = _upper_tail(z, x, loc, scale)
+    return where(z < 0, -np.inf, log1mexp(_inside(z), tail))
 
 
 @elementwise("expon", weak="array")

@@ -13,9 +13,10 @@ from jax._src.lax.special.incomplete import (
     log_igamma_tails_grad_a,
     log_igamma_tails_grad_x,
 )
+from jax._src.lax.special.scales import gamma_scale
 from jax._src.scipy.special.common import elementwise as differentiable, where
 from jax._src.scipy.stats.common import elementwise, log_per_scale, standardized
-from jax._src.scipy.stats.deviance import log_poisson
+from jax._src.scipy.stats.deviance import divided, log_minus_digamma, log_ratio
 from jax._src.typing import ArrayLike
 
 
@@ -23,21 +24,33 @@ def _positive(a):
     return where(a > 0, a, np.nan)
 
 
-def log_density(z: Any, a: Any) -> Any:
-    """Computes the logarithm of the density with scale 1."""
+def _densities_inside(a, x):
+    density, log_density = divided(*gamma_scale(a, x), x)
+    return density, where(a == 1, -x, log_density)  # which may be as small as x
+
+
+def _densities_slope_a(out, a, x):
+    slope = log_ratio(x, a, x - a) + log_minus_digamma(a)
+    return out[0] * slope, slope
+
+
+def _densities_slope_x(out, a, x):
+    slope = (a - 1 - x) / x
+    return out[0] * slope, slope
+
+
+differentiable_densities = differentiable(_densities_inside, _densities_slope_a, _densities_slope_x)
+
+
+def densities(z: Any, a: Any) -> tuple[Any, Any]:
+    """Computes the density with scale 1, and its logarithm."""
     a = _positive(a)
     inside = (z > 0) & (z < np.inf) & (a < np.inf)
-    x, shape = where(inside, z, 1), where(inside, a, 1)
-    small = shape < 3
-    s = where(small, shape, 1)
-    direct = (s - 1) * lax.log(x) - x - special.lgamma(s)
-    s = where(small, 3, shape)
-    # The density is that of a Poisson distribution, times a / x.
-    by_deviance = log_poisson(s, x) + lax.log(s) - lax.log(x)
-    out = where(small, direct, by_deviance)
+    density, log_density = differentiable_densities(where(inside, a, 1), where(inside, z, 1))
     at_zero = where(a == 1, 0, where(a < 1, np.inf, lax.full_like(z, -np.inf)))
-    out = where(inside, out, where(z == 0, at_zero, -np.inf))
-    return where((z == z) & (a == a), out, np.nan)
+    outside = where(z == 0, at_zero, -np.inf)
+    outside = where((z == z) & (a == a), outside, np.nan)
+    return where(inside, density, lax.exp(outside)), where(inside, log_density, outside)
 
 
 def lower_tail(z: Any, a: Any) -> Any:
@@ -92,7 +105,7 @@ def logpdf(x: ArrayLike, a: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1)
     Array(-1., dtype=float32, weak_type=True)
     """
     z = standardized(x, loc, scale)
-    return log_per_scale(log_density(z, a), scale)
+    return log_per_scale(densities(z, a)[1], scale)
 
 
 @elementwise("gamma")
@@ -112,7 +125,7 @@ def pdf(x: ArrayLike, a: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) ->
     Array(0.367..., dtype=float32, weak_type=True)
     """
     z = standardized(x, loc, scale)
-    return lax.exp(log_density(z, a)) / scale
+    return densities(z, a)[0] / scale
 
 
 @elementwise("gamma")

@@ -11,8 +11,13 @@ from jax._src.scipy.stats.common import (
     scaled_up,
     standardized,
 )
-from jax._src.scipy.stats.gumbel_r import density, log_density, log_upper_tail, upper_tail
+from jax._src.scipy.stats.gumbel_r import density, exponential, log_density, log_upper_tail
 from jax._src.typing import ArrayLike
+
+
+def _exponential(x, loc, scale):
+    z = standardized(x, loc, scale)
+    return exponential(-z, -exponential_correction(z, x, loc, scale))
 
 
 @elementwise("gumbel_l", weak="array")
@@ -68,8 +73,7 @@ def cdf(x: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) -> Array:
     >>> jax.scipy.stats.gumbel_l.cdf(0.0)
     Array(0.632..., dtype=float32, weak_type=True)
     """
-    z = standardized(x, loc, scale)
-    return upper_tail(-z)
+    return -lax.expm1(-_exponential(x, loc, scale))
 
 
 @elementwise("gumbel_l", weak="array")
@@ -88,7 +92,7 @@ def logcdf(x: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) -> Array:
     Array(-0.458..., dtype=float32, weak_type=True)
     """
     z = standardized(x, loc, scale)
-    return log_upper_tail(-z)
+    return log_upper_tail(-z, -exponential_correction(z, x, loc, scale))
 
 
 @elementwise("gumbel_l", weak="array")
@@ -106,8 +110,7 @@ def sf(x: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) -> Array:
     >>> jax.scipy.stats.gumbel_l.sf(0.0)
     Array(0.367..., dtype=float32, weak_type=True)
     """
-    z = standardized(x, loc, scale)
-    return lax.exp(-lax.exp(z))
+    return lax.exp(-_exponential(x, loc, scale))
 
 
 @elementwise("gumbel_l", weak="array")
@@ -125,8 +128,7 @@ def logsf(x: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) -> Array:
     >>> jax.scipy.stats.gumbel_l.logsf(0.0)
     Array(-1., dtype=float32, weak_type=True)
     """
-    z = standardized(x, loc, scale)
-    return -lax.exp(z)
+    return -_exponential(x, loc, scale)
 
 
 @elementwise("gumbel_l", weak="array")

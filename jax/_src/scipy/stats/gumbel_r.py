@@ -33,16 +33,21 @@ def log_density(z: Any) -> Any:
     return where(z == -np.inf, -np.inf, -z - lax.exp(-z))
 
 
-def upper_tail(z: Any) -> Any:
-    """Computes 1 - exp(-exp(-z))."""
-    return -lax.expm1(-lax.exp(-z))
+def exponential(z: Any, rest: Any) -> Any:
+    """Computes exp(-z) of z + rest, where rest is small."""
+    return lax.exp(-z) * (1 - rest)
 
 
-def log_upper_tail(z: Any) -> Any:
-    """Computes log(1 - exp(-exp(-z)))."""
+def log_upper_tail(z: Any, rest: Any) -> Any:
+    """Computes log(1 - exp(-exp(-z))) of z + rest, where rest is small."""
     # For large z, exp(-z) is smaller than the spacing of numbers at 1, and then zero.
     large = z > 40
-    return where(large, -z, log1mexp(lax.exp(-where(large, 0, z))))
+    return where(large, -z, log1mexp(exponential(where(large, 0, z), rest)))
+
+
+def _exponential(x, loc, scale):
+    z = standardized(x, loc, scale)
+    return exponential(z, exponential_correction(z, x, loc, scale))
 
 
 @elementwise("gumbel_r", weak="array")
@@ -98,8 +103,7 @@ def cdf(x: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) -> Array:
     >>> jax.scipy.stats.gumbel_r.cdf(0.0)
     Array(0.367..., dtype=float32, weak_type=True)
     """
-    z = standardized(x, loc, scale)
-    return lax.exp(-lax.exp(-z))
+    return lax.exp(-_exponential(x, loc, scale))
 
 
 @elementwise("gumbel_r", weak="array")
@@ -117,8 +121,7 @@ def logcdf(x: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) -> Array:
     >>> jax.scipy.stats.gumbel_r.logcdf(0.0)
     Array(-1., dtype=float32, weak_type=True)
     """
-    z = standardized(x, loc, scale)
-    return -lax.exp(-z)
+    return -_exponential(x, loc, scale)
 
 
 @elementwise("gumbel_r")
@@ -136,8 +139,7 @@ def sf(x: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) -> Array:
     >>> jax.scipy.stats.gumbel_r.sf(0.0)
     Array(0.632..., dtype=float32, weak_type=True)
     """
-    z = standardized(x, loc, scale)
-    return upper_tail(z)
+    return -lax.expm1(-_exponential(x, loc, scale))
 
 
 @elementwise("gumbel_r", weak="array")
@@ -156,7 +158,7 @@ def logsf(x: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) -> Array:
     Array(-0.458..., dtype=float32, weak_type=True)
     """
     z = standardized(x, loc, scale)
-    return log_upper_tail(z)
+    return log_upper_tail(z, exponential_correction(z, x, loc, scale))
 
 
 @elementwise("gumbel_r", weak="array")

@@ -15,9 +15,11 @@ def _pdf(x, loc, scale):
     return tail / (lax.square(1 + tail) * scale)
 
 
-def _cdf(z):
-    tail = lax.exp(where(z < 0, z, -z))
-    return where(z < 0, tail, 1) / (1 + tail)
+def _tails(x, loc, scale):
+    """Computes the cumulative distribution function and the survival function."""
+    z = standardized(x, loc, scale)
+    tail = tail_exponential(z, x, loc, scale)
+    return where(z < 0, tail, 1) / (1 + tail), where(z < 0, 1, tail) / (1 + tail)
 
 
 @elementwise("logistic", analytic=lambda *args: lax.log(_pdf(*args)))
@@ -77,8 +79,7 @@ def cdf(x: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) -> Array:
     >>> jax.scipy.stats.logistic.cdf(0.0)
     Array(0.5, dtype=float32, weak_type=True)
     """
-    z = standardized(x, loc, scale)
-    return _cdf(z)
+    return _tails(x, loc, scale)[0]
 
 
 @elementwise(
@@ -98,8 +99,7 @@ def sf(x: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) -> Array:
     >>> jax.scipy.stats.logistic.sf(0.0)
     Array(0.5, dtype=float32, weak_type=True)
     """
-    z = standardized(x, loc, scale)
-    return _cdf(-z)
+    return _tails(x, loc, scale)[1]
 
 
 @elementwise("logistic", analytic=lambda x, loc, scale: loc + scale * lax.log(x / (1 - x)))

@@ -7,6 +7,7 @@ import numpy as np
 from jax._src.basearray import Array
 from jax._src.lax import lax
 from jax._src.scipy.special.common import where
+from jax._src.scipy.stats.beta import differentiable_densities
 from jax._src.scipy.stats.common import elementwise
 from jax._src.scipy.stats.deviance import log_binomial
 from jax._src.typing import ArrayLike
@@ -20,6 +21,18 @@ def _log_mass(k, n, p):
     # That of n successes in n + k trials, the last one a success.
     out = log_binomial(n, k, p, 1 - p) + lax.log(n / (n + k))
     return where(valid, where(inside, out, -np.inf), np.nan)
+
+
+def _mass(k, n, p):
+    valid = (n > 0) & (n < np.inf) & (p > 0) & (p <= 1) & (k == k)
+    inside = valid & (k >= 0) & (k < np.inf)
+    between = inside & (p < 1)
+    count, n, q = where(between, k, 0), where(between, n, 1), where(between, p, 0.5)
+    mass = differentiable_densities(n, count + 1, q)[0] * (q / (n + count))
+    # At 1, so that the derivative is right
+    at_one = where(k == 0, 1 - n * (1 - p), where(k == 1, n * (1 - p), 0))
+    out = where(between, mass, where(inside, at_one, 0))
+    return where(valid, out, np.nan)
 
 
 @elementwise("nbinom")
@@ -61,4 +74,4 @@ def pmf(k: ArrayLike, n: ArrayLike, p: ArrayLike, loc: ArrayLike = 0) -> Array:
     >>> jax.scipy.stats.nbinom.pmf(1, 4, 0.25)
     Array(0.011..., dtype=float32, weak_type=True)
     """
-    return lax.exp(_log_mass(k - loc, n, p))
+    return _mass(k - loc, n, p)

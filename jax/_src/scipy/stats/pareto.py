@@ -6,12 +6,13 @@ import numpy as np
 
 from jax._src.basearray import Array
 from jax._src.lax import lax
-from jax._src.scipy.special.common import where
+from jax._src.lax.special.doubled import two_product
+from jax._src.scipy.special.common import elementwise as differentiable, where
 from jax._src.scipy.stats.common import (
     elementwise,
     log1mexp,
     log_per_scale,
-    probability,
+    power_of_complement,
     scaled_up,
     standardized,
 )
@@ -27,7 +28,22 @@ def _positive(b):
 
 
 def _defined(out, b):
-    return where(b == b, out, np.nan)
+    return where(b == b, out, np.nan)  # 1 to the power of NaN is 1
+
+
+def _quantile_value(q, b):
+    """Computes (1 - q) ** (-1 / b), corrected by the rounding errors of the base and of the exponent."""
+    exponent = -1 / b
+    product, error = two_product(exponent, b)
+    return _defined(power_of_complement(q, exponent, ((-1 - product) - error) / b), b)
+
+
+# The derivatives of the correction would be of no use, those of the power alone lose digits of small q.
+_quantile = differentiable(
+    _quantile_value,
+    lambda out, q, b: out / (b * (1 - q)),
+    lambda out, q, b: out * (lax.log1p(-q) / b) / b,
+)
 
 
 @elementwise("pareto")
@@ -70,7 +86,8 @@ def pdf(x: ArrayLike, b: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) ->
     """
     z = standardized(x, loc, scale)
     y, b = _inside(z), _positive(b)
-    return _defined(where(z < 1, 0, b * lax.pow(y, -(b + 1))), b) / scale
+    # The sum b + 1 would be rounded.
+    return _defined(where(z < 1, 0, b * lax.pow(y, -b) / y), b) / scale
 
 
 @elementwise("pareto")
@@ -113,7 +130,7 @@ def logcdf(x: ArrayLike, b: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1)
     z = standardized(x, loc, scale)
     # At 1 the slope of the logarithm is infinite: outside of the support it is taken at another place.
     y, b = where(z < 1, 2, z), _positive(b)
-    return _defined(where(z < 1, -np.inf, log1mexp(b * lax.log(y))), b)
+    return _defined(where(z < 1, -np.inf, log1mexp(b * lax.log(y), lax.pow(y, -b))), b)
 
 
 @elementwise("pareto")
@@ -174,6 +191,4 @@ def ppf(q: ArrayLike, b: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) ->
     >>> jax.scipy.stats.pareto.ppf(0.25, 3.0)
     Array(1.100..., dtype=float32, weak_type=True)
     """
-    b = _positive(b)
-    power = lax.pow(1 - probability(q), -1 / b)
-    return scaled_up(_defined(power, b), loc, scale)  # 1 to the power of NaN is 1
+    return scaled_up(_quantile(q, _positive(b)), loc, scale)

@@ -13,6 +13,7 @@ from jax._src.lax.special.polynomials import polynomial
 from jax._src.scipy.special.common import elementwise as special_elementwise, where
 from jax._src.scipy.stats.common import elementwise
 from jax._src.scipy.stats.deviance import log_poisson
+from jax._src.scipy.stats.gamma import differentiable_densities
 from jax._src.typing import ArrayLike
 
 
@@ -21,6 +22,19 @@ def _log_mass(k, mu):
     inside = valid & (k >= 0) & (k < np.inf) & (k == lax.floor(k))
     k, mu = where(inside, k, 0), where(inside, mu, 1)
     return where(valid, where(inside, log_poisson(k, mu), -np.inf), np.nan)
+
+
+def _mass(k, mu):
+    valid = (mu >= 0) & (k == k)
+    inside = valid & (k >= 0) & (k < np.inf) & (k == lax.floor(k))
+    positive = inside & (mu > 0) & (mu < np.inf)
+    # As a function of the mean it is a density of the gamma distribution.
+    count, mean = where(positive, k, 0), where(positive, mu, 1)
+    mass = differentiable_densities(count + 1, mean)[0]
+    # At zero, so that the derivative is right
+    at_zero = where(k == 0, 1 - mu, where(k == 1, mu, 0))
+    out = where(positive, mass, where(inside & (mu == 0), at_zero, 0))
+    return where(valid, out, np.nan)
 
 
 # Coefficients of the powers of 1 / mu in the entropy less log(2 pi e mu) / 2
@@ -82,7 +96,7 @@ def pmf(k: ArrayLike, mu: ArrayLike, loc: ArrayLike = 0) -> Array:
     >>> jax.scipy.stats.poisson.pmf(1, 2.0)
     Array(0.270..., dtype=float32, weak_type=True)
     """
-    return lax.exp(_log_mass(k - loc, mu))
+    return _mass(k - loc, mu)
 
 
 @elementwise("poisson")
