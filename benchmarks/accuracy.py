@@ -3,11 +3,12 @@
     .venv/bin/python benchmarks/accuracy.py [--filter REGEX] [--limit SECONDS] [--answers FOLDER] [--publish]
 
 Each side evaluates functions of jax.scipy.special, jax.scipy.stats (such as norm.pdf), jax.numpy,
-jax.nn and jax.lax, in its own process, at the points of accuracy_reference.npz. The error of a result is its distance from the exact value in
-units of the last place of that value's nearest floating-point number; of a complex one, of the part
-with the larger magnitude. As processors may flush numbers below the normal ones to zero, such results
-count as zero, and at such arguments the function's value at zero is right, too. The file was made by
-accuracy_reference.py, which needs mpmath, and has exact values as sums of two float64 numbers.
+jax.nn and jax.lax, in its own process, at the points of accuracy_reference.npz. The error of a result
+is its distance from the exact value in units of the last place of that value's nearest floating-point
+number; of a complex one, of the part with the larger magnitude. As processors may flush numbers below
+the normal ones to zero, such results count as zero, and at such arguments the function's value at zero
+is right, too. The file was made by accuracy_reference.py, which needs mpmath, and has exact values as
+sums of two float64 numbers.
 
 A side saves each function's results as soon as it has them. A function that takes longer than the
 limit is ended, and its side goes on with the next one. With --answers FOLDER the results are kept
@@ -37,17 +38,28 @@ DTYPES = ("float32", "float64", "complex64", "complex128", "float16", "bfloat16"
 HALVES = DTYPES[4:]  # NumPy's files have no bfloat16, so these numbers are stored as float32
 # Arguments that have to be of integers
 INTEGERS = {"polygamma": [0], "ldexp": [1], "bernoulli": [0], "sph_harm_y": [0, 1]}
+INTEGERS |= {f"multinomial.{kind}": [0, 1, 2] for kind in ("logpmf", "pmf")}
 
 
 def functions():
     """Returns a dict of the functions that are not called by their names alone."""
     import jax
     import jax.numpy as jnp
-    from jax.scipy import special
+    from jax.scipy import special, stats
+
+    def dirichlet(function):
+        return jax.vmap(lambda *args: function(jnp.stack(args[:3]), jnp.stack(args[3:])))
+
+    def multinomial(function):
+        return jax.vmap(
+            lambda *args: function(jnp.stack(args[:3]), sum(args[:3]), jnp.stack(args[3:]))
+        )
 
     return {
         "bernoulli": lambda n: special.bernoulli(30)[n],
         "bessel_jn": lambda x: special.bessel_jn(x, v=4),
+        "dirichlet.logpdf": dirichlet(stats.dirichlet.logpdf),
+        "dirichlet.pdf": dirichlet(stats.dirichlet.pdf),
         "gelu_exact": lambda x: jax.nn.gelu(x, approximate=False),
         "glu": lambda *x: jax.nn.glu(jnp.stack(x), 0)[0],
         "integer_pow": lambda x: jax.lax.integer_pow(x, 7),
@@ -56,6 +68,8 @@ def functions():
         "logmeanexp": lambda *x: jax.nn.logmeanexp(jnp.stack(x), 0),
         "logsumexp": lambda *x: jax.nn.logsumexp(jnp.stack(x), 0),
         "multigammaln": lambda x: special.multigammaln(x, 3),
+        "multinomial.logpmf": multinomial(stats.multinomial.logpmf),
+        "multinomial.pmf": multinomial(stats.multinomial.pmf),
         "softmax": lambda *x: jax.nn.softmax(jnp.stack(x), 0)[0],
         "sph_harm_y": lambda *x: special.sph_harm_y(*x, n_max=5),
     }
@@ -70,10 +84,13 @@ def evaluate(key, reference):
     name, dtype = key.split(":")
     name = name.removesuffix("_at_cuts")
     modules = [jax.scipy.special, jax.numpy, jax.nn, jax.lax]
+    attribute = name
     if "." in name:
-        distribution, name = name.split(".")
+        distribution, attribute = name.split(".")
         modules = [getattr(jax.scipy.stats, distribution)]
-    function = functions().get(name) or next(getattr(m, name) for m in modules if hasattr(m, name))
+    function = functions().get(name) or next(
+        getattr(m, attribute) for m in modules if hasattr(m, attribute)
+    )
     with jax.enable_x64(dtype in ("float64", "complex128")):
         args = [
             x.astype(np.int32 if i in INTEGERS.get(name, ()) else dtype)
@@ -154,7 +171,7 @@ def kind(dtype):
     return DTYPES.index(dtype) // 2
 
 
-def rows_of(reference):
+def ordered_keys(reference):
     """Returns the keys of the functions in the order of the tables."""
     keys = [key.removesuffix(":values") for key in reference.files if key.endswith(":values")]
     # A function's dtypes are next to each other.
@@ -165,7 +182,7 @@ def rows_of(reference):
 def table(pattern, folder, limit):
     """Yields rows: a function, and largest and mean errors of each side, None without an answer."""
     reference = np.load(REFERENCE)
-    keys = [key for key in rows_of(reference) if re.search(pattern, key)]
+    keys = [key for key in ordered_keys(reference) if re.search(pattern, key)]
     oracle_python = os.environ.get("JAX_ORACLE_PYTHON", str(ROOT / ".oracle" / "bin" / "python"))
     sides = {
         "ours": (sys.executable, {"PYTHONPATH": str(ROOT)}),
@@ -236,7 +253,7 @@ def publish(sections):
     rows = {row[0]: row for row in rows if row}
     rows |= {row[0]: row for new in sections.values() for row in new}
     out = {title: [] for title in TITLES}
-    for key in rows_of(np.load(REFERENCE)):
+    for key in ordered_keys(np.load(REFERENCE)):
         name, dtype = key.split(":")
         if row := rows.get(f"{name}, {dtype}"):
             out[TITLES[kind(dtype)]].append(row)

@@ -139,9 +139,77 @@ def distributions():
             x = probabilities if function in ("ppf", "isf") else loc + scale * z
             yield f"{name}.{function}", x, loc, scale
     shape = across(0.1, 10, 2 * N)
-    for function in "logpdf pdf cdf logcdf sf logsf ppf".split():
-        x = probabilities if function == "ppf" else 1 + above
-        yield f"pareto.{function}", x, shape
+    for function in "logpdf pdf cdf logcdf sf logsf".split():
+        yield f"pareto.{function}", 1 + above, shape
+    few = across(1e-9, 0.5)
+    yield "pareto.ppf", join(probabilities, few), join(shape, few * across(0.02, 100))
+
+
+def shaped_distributions():
+    """Yields functions of distributions with parameters of shape, of location 0 and scale 1."""
+    sampler = Sampler(7)
+    near, across, sign = sampler.near, sampler.across, sampler.sign
+    tails = "logpdf pdf cdf logcdf sf logsf"
+
+    def each(distribution, functions, *args):
+        for function in functions.split():
+            yield f"{distribution}.{function}", *args
+
+    def shapes():
+        return join(across(0.1, 50), across(1e-12, 0.1, 10), across(50, 1e4, 10))
+
+    n = len(shapes())
+    # Around the mean, and anywhere
+    a, b = shapes(), sampler.rng.permutation(shapes())
+    mean, deviation = a / (a + b), np.sqrt(a * b / (a + b + 1)) / (a + b)
+    x = np.where(near(0, 1, n) < 0.7, mean + deviation * near(-5, 5, n), near(0, 1, n))
+    yield from each("beta", tails, np.where((x > 0) & (x < 1), x, near(0, 1, n)), a, b)
+    x = a + np.sqrt(a) * near(-5, 8, n)
+    x = np.where(x > 0, x, a * across(1e-3, 1, n))
+    yield from each("gamma", tails, join(x, across(10, 500)), join(a, across(0.1, 30)))
+    yield from each("chi2", tails, 2 * join(x, across(10, 500)), 2 * join(a, across(0.1, 30)))
+    df = join(across(0.1, 50), across(1e-6, 0.1, 10), across(50, 1e10, 10))
+    yield from each("t", "logpdf pdf", sign(n) * across(1e-3, 30, n), df)
+    low = join(near(-5, 3), near(-30, 28, 20))
+    high = low + join(across(0.01, 8), across(1e-3, 3, 20))
+    yield from each("truncnorm", tails, low + (high - low) * near(0, 1, n), low, high)
+    beta = join(across(0.3, 8), across(0.05, 0.3, 10), across(8, 100, 10))
+    yield from each("gennorm", "logpdf pdf cdf", sign(n) * across(1e-3, 30, n) ** (1 / beta), beta)
+    kappa = join(across(1e-3, 50), across(1e-20, 1e-3, 10), across(50, 1e5, 10))
+    angles = join(near(-np.pi, np.pi, n // 2), sign(n // 2) * across(1e-6, 1, n // 2))
+    yield from each("vonmises", "logpdf pdf", angles, kappa)
+    c = join(near(0, 1), across(1e-20, 1e-3, 10), 1 - across(1e-4, 0.1, 10))
+    yield from each("wrapcauchy", "logpdf pdf", abs(angles), c)
+    yield from _counts(sampler, shapes(), sampler.rng.permutation(shapes()))
+    x = near(0.05, 0.5, n), near(0.05, 0.45, n)
+    x = *x, 1 - x[0].astype(np.float32) - x[1].astype(np.float32)
+    yield from each("dirichlet", "logpdf pdf", *x, *[across(0.1, 30, n) for _ in x])
+
+
+def _counts(sampler, a, b):
+    """Yields distributions of counts; a and b are positive numbers of all sizes."""
+    near, across = sampler.near, sampler.across
+    n = len(a)
+    p = join(near(0, 1), across(1e-12, 1e-2, 10), 1 - across(1e-4, 1e-2, 10))
+    trials = np.floor(join(near(1, 50), across(50, 1e5, 20)))
+    spread = np.sqrt(trials * p * (1 - p)) + 1
+    k = np.clip(np.round(trials * p + spread * near(-4, 4, n)), 0, trials)
+    mu = join(across(0.1, 50), across(1e-12, 0.1, 10), across(50, 1e4, 10))
+    events = np.maximum(np.round(mu + np.sqrt(mu) * near(-4, 4, n)), 0)
+    fails = np.floor(across(1, 1000, n))
+    first, second = np.floor(near(0, 1, n) * 20), np.floor(across(1, 100, n))
+    probabilities = near(0.05, 0.5, n), near(0.05, 0.45, n)
+    parts = *probabilities, 1 - probabilities[0] - probabilities[1]
+    for kind in ("logpmf", "pmf"):
+        yield f"bernoulli.{kind}", np.floor(near(0, 2, n)), p
+        yield f"binom.{kind}", k, trials, p
+        yield f"nbinom.{kind}", np.floor(fails * near(0, 1, n)), a, p
+        yield f"poisson.{kind}", events, mu
+        yield f"geom.{kind}", fails, p
+        yield f"betabinom.{kind}", np.floor(trials * near(0, 1, n)), trials, a, b
+        yield f"multinomial.{kind}", first, second, np.floor(near(0, 30, n)), *parts
+    yield "poisson.cdf", events, mu
+    yield "poisson.entropy", join(across(0.01, 50), across(1e-8, 0.01, 10), across(50, 400, 10))
 
 
 class Edges(Sampler):
@@ -332,7 +400,7 @@ def all_points():
         for name, *args in special():
             for dtype in (np.float32, np.float64):
                 yield name, np.dtype(dtype).name, np.stack([x.astype(dtype) for x in args]), 40
-        for name, *args in distributions():
+        for name, *args in (*distributions(), *shaped_distributions()):
             for dtype in (np.float32, np.float64):
                 yield name, np.dtype(dtype).name, np.stack([x.astype(dtype) for x in args]), 80
         for name, *args in complex_special():

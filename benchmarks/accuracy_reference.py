@@ -264,6 +264,139 @@ PARETO = Distribution(
 )
 
 
+def _series(ratio):
+    """Sums positive terms, of which the first is 1, and each one of `ratio` times the one before."""
+    total = term = mp.mpf(1)
+    n = 0
+    while term > total * mp.eps or ratio(n) >= 1:
+        term *= ratio(n)
+        total += term
+        n += 1
+    return total
+
+
+def beta_density(x, a, b):
+    return x ** (a - 1) * (1 - x) ** (b - 1) / mp.beta(a, b)
+
+
+def beta_tail(x, a, b):
+    """Integrates the beta density from 0 to x, by the series 8.17.8 of dlmf.nist.gov."""
+    first = x * (1 - x) * beta_density(x, a, b) / a
+    if x > 0.5:
+        with mp.workdps(mp.mp.dps + 10 + int(max(0, -mp.log10(first)))):
+            return 1 - beta_tail(1 - x, b, a)
+    return first * _series(lambda n: (a + b + n) / (a + 1 + n) * x)
+
+
+def gamma_density(x, a):
+    return mp.exp((a - 1) * mp.log(x) - x - mp.loggamma(a))
+
+
+def gamma_tail(x, a):
+    """Integrates the gamma density from 0 to x, by the series 8.7.1 of dlmf.nist.gov."""
+    return x * gamma_density(x, a) / a * _series(lambda n: x / (a + 1 + n))
+
+
+def gamma_upper_tail(x, a):
+    """Integrates the gamma density from x on, with the digits that the difference cancels."""
+    deviance = x - a - a * mp.log(x / a) if x > a else 0
+    with mp.workdps(mp.mp.dps + 40 + int(deviance / 2)):
+        return 1 - gamma_tail(x, a)
+
+
+def t_density(x, df):
+    constant = mp.loggamma((df + 1) / 2) - mp.loggamma(df / 2) - mp.log(df * mp.pi) / 2
+    return mp.exp(constant - (df + 1) / 2 * mp.log1p(x * x / df))
+
+
+def normal_mass(a, b):
+    return normal_tail(a) - normal_tail(b) if a > 0 else normal_tail(-b) - normal_tail(-a)
+
+
+def truncated(x, a, b):
+    return min(max(x, a), b)
+
+
+def generalized_tail(x, beta):
+    return gamma_upper_tail(abs(x) ** beta, 1 / beta) / 2
+
+
+def binomial_mass(k, n, p):
+    return mp.binomial(n, k) * p**k * (1 - p) ** (n - k)
+
+
+def poisson_mass(k, mu):
+    return mp.exp(k * mp.log(mu) - mu - mp.loggamma(k + 1))
+
+
+def poisson_entropy(mu):
+    total, mass, log_mass = mp.mpf(0), mp.exp(-mu), -mu
+    for k in range(int(mu + 60 + 30 * mp.sqrt(mu))):
+        total -= mass * log_mass
+        ratio = mu / (k + 1)
+        mass, log_mass = mass * ratio, log_mass + mp.log(ratio)
+    return total
+
+
+def multinomial_mass(*args):
+    counts, probabilities = args[:3], args[3:]
+    out = mp.factorial(sum(counts))
+    for k, p in zip(counts, probabilities, strict=True):
+        out *= p**k / mp.factorial(k)
+    return out
+
+
+def dirichlet_density(*args):
+    x, alpha = args[:3], args[3:]
+    out = mp.gamma(sum(alpha))
+    for p, a in zip(x, alpha, strict=True):
+        out *= p ** (a - 1) / mp.gamma(a)
+    return out
+
+
+# Functions of distributions with parameters of shape
+SHAPED = {
+    "beta.pdf": beta_density,
+    "beta.cdf": beta_tail,
+    "beta.sf": lambda x, a, b: beta_tail(1 - x, b, a),
+    "gamma.pdf": gamma_density,
+    "gamma.cdf": gamma_tail,
+    "gamma.sf": gamma_upper_tail,
+    "chi2.pdf": lambda x, df: gamma_density(x / 2, df / 2) / 2,
+    "chi2.cdf": lambda x, df: gamma_tail(x / 2, df / 2),
+    "chi2.sf": lambda x, df: gamma_upper_tail(x / 2, df / 2),
+    "t.pdf": t_density,
+    "truncnorm.pdf": lambda x, a, b: (
+        mp.npdf(x) / normal_mass(a, b) if x == truncated(x, a, b) else 0
+    ),
+    "truncnorm.cdf": lambda x, a, b: normal_mass(a, truncated(x, a, b)) / normal_mass(a, b),
+    "truncnorm.sf": lambda x, a, b: normal_mass(truncated(x, a, b), b) / normal_mass(a, b),
+    "gennorm.pdf": lambda x, beta: mp.exp(-(abs(x) ** beta)) / (2 * mp.gamma(1 + 1 / beta)),
+    "gennorm.cdf": lambda x, beta: (
+        generalized_tail(x, beta) if x < 0 else 1 - generalized_tail(x, beta)
+    ),
+    "vonmises.pdf": lambda x, kappa: mp.exp(kappa * mp.cos(x)) / (2 * mp.pi * mp.besseli(0, kappa)),
+    "wrapcauchy.pdf": lambda x, c: (
+        (1 - c * c) / (2 * mp.pi * (1 + c * c - 2 * c * mp.cos(x))) if x <= 2 * mp.pi else 0
+    ),
+    "bernoulli.pmf": lambda k, p: p if k else 1 - p,
+    "binom.pmf": binomial_mass,
+    "nbinom.pmf": lambda k, n, p: binomial_mass(n, n + k, p) * n / (n + k),
+    "poisson.pmf": poisson_mass,
+    "poisson.cdf": lambda k, mu: gamma_upper_tail(mu, k + 1),
+    "poisson.entropy": poisson_entropy,
+    "geom.pmf": lambda k, p: p * (1 - p) ** (k - 1),
+    "betabinom.pmf": lambda k, n, a, b: (
+        mp.binomial(n, k) * mp.beta(k + a, n - k + b) / mp.beta(a, b)
+    ),
+    "multinomial.pmf": multinomial_mass,
+    "dirichlet.pdf": dirichlet_density,
+}
+
+
+_OTHER_TAIL = {"cdf": "sf", "sf": "cdf"}
+
+
 def of_distribution(name):
     """Returns the exact function of the name of one in jax.scipy.stats, such as norm.logpdf."""
     distribution, function = name.split(".")
@@ -271,7 +404,11 @@ def of_distribution(name):
     base = function.removeprefix("log")
 
     def exact(x, *args):
-        if distribution == "pareto":
+        if shaped := SHAPED.get(f"{distribution}.{base}"):
+            out = shaped(x, *args)
+            if is_log and base in _OTHER_TAIL and out > 0.5:
+                return mp.log1p(-SHAPED[f"{distribution}.{_OTHER_TAIL[base]}"](x, *args))
+        elif distribution == "pareto":
             out = getattr(PARETO, base)(x, *args)
         else:
             loc, scale = args
