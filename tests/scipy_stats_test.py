@@ -461,3 +461,12 @@ def test_derivatives_of_the_generalized_normal_distribution_by_the_exponent():
     want = [0.79277941, 1.18526971e-3, 0, -3.9704244e-9, 2.94976243e-4]  # computed by mpmath
     found = jax.grad(lambda beta: stats.gennorm.cdf(x, beta).sum())(beta)
     np.testing.assert_allclose(found, want, rtol=2e-5)
+
+
+def test_masses_of_huge_counts():
+    """Neither corrections of powers nor quotients by counts leave the range of float32."""
+    stats = jax.scipy.stats
+    mass = stats.geom.pmf(np.float32([2e9, 1.5e9]), np.float32([0.3, 3.1e-8]))
+    np.testing.assert_allclose(mass, [0, 1.9800156e-28], rtol=1e-5)
+    mass = stats.nbinom.pmf(np.float32(1e10), np.float32(0.5), np.float32(1e-30))
+    np.testing.assert_allclose(mass, 5.6418958e-21, rtol=1e-5)

@@ -180,9 +180,15 @@ def power_of_complement(q: Any, exponent: Any, exponent_rest: Any) -> Any:
     # A difference from a constant would be simplified.
     one = where((q >= 0) & (q <= 1), lax.full_like(q, 1), np.nan)
     base = one - q
-    log_rest = exponent * (((one - base) - q) / base) + exponent_rest * lax.log(base)
+    log_base = lax.log(base)
+    log_rest = exponent * (((one - base) - q) / base) + exponent_rest * log_base
+    # Where the rest is this large, the result underflows.
+    log_rest = lax.min(log_rest, lax.full_like(q, 0.99 * np.log(np.finfo(q.dtype).max)))
     rest = lax.exp(where(lax.is_finite(log_rest), log_rest, 0))
-    return lax.pow(base, exponent) * rest
+    # The power may underflow where its product with the rest does not.
+    deep = exponent * log_base < -60
+    power = lax.pow(base, where(deep, 0.5 * exponent, exponent))
+    return power * rest * where(deep, power, 1)
 
 
 def x_log_y(x: Any, y: Any, y_minus_1: Any = None) -> Any:

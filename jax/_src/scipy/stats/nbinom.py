@@ -28,7 +28,8 @@ def _mass(k, n, p):
     inside = valid & (k >= 0) & (k < np.inf)
     between = inside & (p < 1)
     count, n, q = where(between, k, 0), where(between, n, 1), where(between, p, 0.5)
-    mass = differentiable_densities(n, count + 1, q)[0] * (q / (n + count))
+    # In this order, as the quotient may underflow.
+    mass = differentiable_densities(n, count + 1, q)[0] * q / (n + count)
     # At 1, so that the derivative is right
     at_one = where(k == 0, 1 - n * (1 - p), where(k == 1, n * (1 - p), 0))
     out = where(between, mass, where(inside, at_one, 0))
