@@ -390,6 +390,21 @@ def test_cumulative_sum_of_no_elements():
     np.testing.assert_array_equal(exported.call(np.ones(3, np.float32)), [1, 2])
 
 
+@pytest.mark.parametrize("endpoint", [True, False])
+def test_linspace_of_a_size_that_may_be_one(endpoint):
+    (n,) = symbolic_shape("n")
+
+    def numbers(size):
+        return jnp.linspace(jnp.array([0.0, 2.0]), 5, size, endpoint, retstep=True, axis=-1)
+
+    f = jax.jit(lambda x: numbers(x.shape[0] - 1))
+    exported = export.export(f)(jax.ShapeDtypeStruct((n,), np.float32))
+    for size in (0, 1, 2, 4):
+        results = exported.call(np.ones(size + 1, np.float32))
+        for got, want in zip(results, numbers(size), strict=True):
+            np.testing.assert_allclose(got, want, rtol=1e-6)
+
+
 def test_compile_without_export():
     (n,) = symbolic_shape("n")
     lowered = jax.jit(jnp.sin).lower(jax.ShapeDtypeStruct((n,), np.float32))

@@ -499,7 +499,7 @@ def linspace(
 
 
 def _linspace_impl(start, stop, *, num, endpoint, retstep, dtype, axis):
-    if isinstance(num, int) and num < 0:
+    if core.definitely_greater(0, num):
         raise ValueError(f"Number of samples, {num}, must be non-negative.")
     if dtype is None:
         dtype = dtypes.to_inexact_dtype(dtypes.result_type(start, stop))
@@ -512,7 +512,9 @@ def _linspace_impl(start, stop, *, num, endpoint, retstep, dtype, axis):
     axis = canonicalize_axis(axis, len(shape) + 1) if len(shape) + 1 > 0 else axis
     with_axis = [*shape[:axis], 1, *shape[axis:]]
     div = num - 1 if endpoint else num
-    if isinstance(num, int) and num > 1 or core.is_symbolic_dim(num):
+    if core.is_symbolic_dim(num) and not core.definitely_greater(num, 1):
+        out, delta = _interpolated(start, stop, num, div, endpoint, axis)
+    elif core.definitely_greater(num, 1):
         delta = lax.div(lax.sub(stop, start), _scalar(div, compute_dtype))
         iota_shape = [1] * len(with_axis)
         iota_shape[axis] = div
@@ -538,6 +540,23 @@ def _linspace_impl(start, stop, *, num, endpoint, retstep, dtype, axis):
         out = lax.floor(out)
     out = lax.convert_element_type(out, dtype)
     return (out, delta) if retstep else out
+
+
+def _interpolated(start, stop, num, div, endpoint, axis):
+    """The elements of `linspace` and their spacing, for a size that may turn out to be 0 or 1."""
+    dtype, real_dtype = start.dtype, dtypes.finfo(start.dtype).dtype
+    div = core.max_dim(div, 1)
+    step = lax.div(lax.iota(real_dtype, num), _scalar(div, real_dtype))
+    shape = (*start.shape[:axis], num, *start.shape[axis:])
+    step = lax.broadcast_in_dim(lax.convert_element_type(step, dtype), shape, (axis,))
+    kept = [d for d in range(len(shape)) if d != axis]
+    first, last = (lax.broadcast_in_dim(x, shape, kept) for x in (start, stop))
+    out = lax.add(lax.mul(first, lax.sub(lax.one(step), step)), lax.mul(last, step))
+    if endpoint:
+        out = lax.select(lax.eq(step, lax.one(step)), last, out)
+    delta = lax.div(lax.sub(stop, start), _scalar(div, dtype))
+    several = lax.gt(_scalar(num, real_dtype), np.array(1 if endpoint else 0, real_dtype))
+    return out, util.select_where(several, delta, lax.full_like(delta, np.nan))
 
 
 def _compute_dtype(dtype):
