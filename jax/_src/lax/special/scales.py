@@ -55,6 +55,15 @@ def _select(condition, x, y):
     return tuple(select(condition, u, v) for u, v in zip(x, y))
 
 
+def _multiply(x, y):
+    """Multiply a positive doubled number, which may be tiny, by one that is at least 1."""
+    info = dtypes.finfo(core.typeof(x[0]).dtype)
+    high = mul(x[0], y[0])
+    # Then parts of the product are below the normal numbers, and what becomes of them is larger than its rounding error.
+    tiny = lt(min(x[0], high), const(high, 8 * float(info.tiny) / float(info.eps)))
+    return _select(tiny, (high, full_like(high, 0)), multiply_doubled(x, y))
+
+
 def _from_power_of_2(x):
     """Return the exponent k with sqrt(1/2) <= x / 2**k < sqrt(2), and 2**-k, of normal x up to a half of the largest."""
     info = dtypes.finfo(core.typeof(x).dtype)
@@ -199,7 +208,7 @@ def beta_scale(a: Any, b: Any, x: tuple[Any, Any], y: tuple[Any, Any]) -> tuple[
     n = two_sum(a, b)
     # The means are in proportion to the parameters; if all are small their sum does not matter.
     unit = _select(any_large, n, (one, zero))
-    u, v = multiply_doubled(x, unit), multiply_doubled(y, unit)
+    u, v = _multiply(x, unit), _multiply(y, unit)
     above = excess(a, b, x, y)  # v - b = a - u
     nothing = zero, zero
     from_a = _select(a_large, negative(above), _select(b_large, u, nothing))
