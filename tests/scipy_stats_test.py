@@ -470,3 +470,15 @@ def test_masses_of_huge_counts():
     np.testing.assert_allclose(mass, [0, 1.9800156e-28], rtol=1e-5)
     mass = stats.nbinom.pmf(np.float32(1e10), np.float32(0.5), np.float32(1e-30))
     np.testing.assert_allclose(mass, 5.6418958e-21, rtol=1e-5)
+
+
+def test_densities_at_tiny_numbers():
+    """Parts of products below the normal numbers count for nothing."""
+    x = np.float32([1e-35, 1e-37])
+    found = jax.scipy.stats.beta.logpdf(x, np.float32(0.5), np.float32(2))
+    want = scipy.stats.beta.logpdf(np.float64(x), 0.5, 2)
+    np.testing.assert_allclose(found, want, rtol=3e-7)
+    found = jax.scipy.stats.beta.pdf(x, np.float32(0.5), np.float32(2))
+    np.testing.assert_allclose(found, np.exp(want), rtol=1e-6)
+    with jax.enable_x64(True):
+        np.testing.assert_allclose(jax.scipy.stats.binom.pmf(0, 5, 1e-300), 1, rtol=1e-14)

@@ -186,7 +186,7 @@ def power_of_complement(q: Any, exponent: Any, exponent_rest: Any) -> Any:
     log_rest = lax.min(log_rest, lax.full_like(q, 0.99 * np.log(np.finfo(q.dtype).max)))
     rest = lax.exp(where(lax.is_finite(log_rest), log_rest, 0))
     # The power may underflow where its product with the rest does not.
-    deep = exponent * log_base < -60
+    deep = exponent * log_base < 0.8 * float(np.log(np.finfo(q.dtype).tiny))
     power = lax.pow(base, where(deep, 0.5 * exponent, exponent))
     return power * rest * where(deep, power, 1)
 
