@@ -154,6 +154,17 @@ def test_elements_sharded_among_devices():
     np.testing.assert_array_equal(M @ VECTOR, DENSE @ VECTOR)
 
 
+@pytest.mark.parametrize("kind", [sparse.COO, sparse.CSR])
+def test_products_with_batches_of_sharded_vectors(kind):
+    M = kind.fromdense(DENSE)
+    stack = np.arange(64, dtype=np.float32).reshape(4, 16)
+    products = jax.vmap(lambda v: M @ v)(put(stack, "x"))
+    assert spec(products)[0] == "x"
+    np.testing.assert_array_equal(products, stack @ DENSE.T)
+    slope = jax.grad(lambda vs: jax.vmap(lambda v: (M @ v).sum())(vs).sum())(put(stack, "x"))
+    np.testing.assert_array_equal(slope, np.broadcast_to(DENSE.sum(0), stack.shape))
+
+
 def test_ambiguous_products():
     with pytest.raises(Exception) as error:
         _ = sparse.BCOO.fromdense(DENSE) @ put(VECTOR, "x")

@@ -146,7 +146,8 @@ def _dense_batch_rule(
 ) -> Callable[..., Any]:
     def rule(axis_data: Any, args: Any, dims: Any, **params: Any) -> Any:
         *buffers, dense = args
-        if any(d is not None for d in dims[:-1]):
+        # What is sharded could not be reshaped.
+        if any(d is not None for d in dims[:-1]) or core.typeof(dense)._sharding is not None:
             return default(axis_data, args, dims, **params)
         mapped = core.mapped_aval(axis_data.size, dims[-1], core.typeof(dense))
         p.abstract_eval(*map(core.typeof, buffers), mapped, **params)  # its checks
