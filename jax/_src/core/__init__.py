@@ -7,6 +7,7 @@ from jax._src.core.avals import (
     Token as Token,
     abstract_token as abstract_token,
     aval_mapping_handlers as aval_mapping_handlers,
+    broadcast_shapes as broadcast_shapes,
     canonicalize_dim as canonicalize_dim,
     canonicalize_shape as canonicalize_shape,
     get_aval as get_aval,

@@ -6,6 +6,7 @@ test for identity before they compare fields.
 
 from __future__ import annotations
 
+import itertools
 import math
 import operator
 from collections.abc import Callable, Sequence
@@ -178,6 +179,45 @@ def canonicalize_shape(shape: Any, context: str = "") -> tuple[int, ...]:
         return tuple([canonicalize_dim(d) for d in shape])
     except TypeError:
         raise _invalid_shape(shape, context) from None
+
+
+def broadcast_shapes(*shapes: Any) -> tuple[int, ...]:
+    """Return the shape that shapes broadcast to by NumPy's rules.
+
+    Args:
+      *shapes: sequences of dimension sizes.
+
+    Returns:
+      A tuple of sizes.
+
+    Raises:
+      ValueError: if the shapes are incompatible.
+
+    >>> lax.broadcast_shapes((2, 3), (3,), (1, 1, 1))
+    (1, 2, 3)
+    """
+    first = shapes[0] if shapes else ()
+    for s in shapes:
+        if type(s) is not tuple:  # accept arrays as shapes, too
+            return broadcast_shapes(*map(tuple, shapes))
+        if s != first:
+            break
+    else:
+        return canonicalize_shape(first) if shapes else ()
+    result = []
+    for sizes in itertools.zip_longest(*[tuple(s)[::-1] for s in shapes], fillvalue=1):
+        size = 1
+        for d in sizes:
+            if type(d) is int and d == 1 or d == size:
+                continue
+            if size == 1:
+                size = d
+            elif d != 1:
+                raise ValueError(
+                    f"Incompatible shapes for broadcasting: shapes={[tuple(s) for s in shapes]}"
+                )
+        result.append(size)
+    return canonicalize_shape(result[::-1])
 
 
 def _invalid_shape(shape: object, context: str) -> TypeError:

@@ -726,21 +726,10 @@ def broadcast_batcher(
     args = [x if d is None else moveaxis(x, d, 0) for x, d in zip(args, dims)]
     size = next(typeof(x).shape[0] for x, d in zip(args, dims) if d is not None)
     shapes = [typeof(x).shape[d is not None :] for x, d in zip(args, dims)]
-    shape = (size, *_broadcast_shapes(shapes))
+    shape = (size, *core.broadcast_shapes(*shapes))
     args = [_to_full(x, d, shape) for x, d in zip(args, dims)]
     out = primitive.bind(*args, **params)
     return out, ((0,) * len(out) if primitive.multiple_results else 0)
-
-
-def _broadcast_shapes(shapes: Sequence[tuple[Any, ...]]) -> tuple[Any, ...]:
-    """The shape that shapes, whose sizes may be symbolic, are broadcast to."""
-    rank = max(map(len, shapes))
-    aligned = [(1,) * (rank - len(s)) + tuple(s) for s in shapes]
-    sizes = [next((d for d in column if d != 1), 1) for column in zip(*aligned)]
-    for column, size in zip(zip(*aligned), sizes):
-        if any(d != 1 and d != size for d in column):
-            raise ValueError(f"Incompatible shapes for broadcasting: {', '.join(map(str, shapes))}")
-    return tuple(sizes)
 
 
 def _to_full(x: object, d: int | None, shape: Sequence[Any]) -> Any:

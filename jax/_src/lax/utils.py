@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
 from jax._src import core, dtypes
-from jax._src.core.avals import ShapedArray
+from jax._src.core.avals import ShapedArray, broadcast_shapes
 from jax._src.core.primitive import vary_alike
 from jax._src.late_binding import late
 from jax._src.lax.lax.shape import reshape
@@ -57,45 +56,6 @@ def unbroadcast(aval: ShapedArray, x: Any) -> Any:
         return late.reduce_sum(x, tuple(range(len(shape))))
     axes = tuple([i for i, (a, b) in enumerate(zip(shape, target)) if a != b])
     return reshape(late.reduce_sum(x, axes), target)
-
-
-def broadcast_shapes(*shapes: Any) -> tuple[int, ...]:
-    """Return the shape that shapes broadcast to by NumPy's rules.
-
-    Args:
-      *shapes: sequences of dimension sizes.
-
-    Returns:
-      A tuple of sizes.
-
-    Raises:
-      ValueError: if the shapes are incompatible.
-
-    >>> lax.broadcast_shapes((2, 3), (3,), (1, 1, 1))
-    (1, 2, 3)
-    """
-    first = shapes[0] if shapes else ()
-    for s in shapes:
-        if type(s) is not tuple:  # accept arrays as shapes, too
-            return broadcast_shapes(*map(tuple, shapes))
-        if s != first:
-            break
-    else:
-        return core.canonicalize_shape(first) if shapes else ()
-    result = []
-    for sizes in itertools.zip_longest(*[tuple(s)[::-1] for s in shapes], fillvalue=1):
-        size = 1
-        for d in sizes:
-            if type(d) is int and d == 1 or d == size:
-                continue
-            if size == 1:
-                size = d
-            elif d != 1:
-                raise ValueError(
-                    f"Incompatible shapes for broadcasting: shapes={[tuple(s) for s in shapes]}"
-                )
-        result.append(size)
-    return core.canonicalize_shape(result[::-1])
 
 
 def input_dtype(x: ShapedArray, *_: Any, **__: Any) -> Any:
