@@ -82,23 +82,16 @@ def key_changes(
 
 
 def _option_changes(now: Any, before: Any) -> list[Change]:
-    differ = {name for name, value, old in zip(now._fields, now, before) if value != old}
-    changes = []
-    for name, value, old in zip(now._fields, now, before):
-        # `jit` infers numbers and names of arguments from each other.
-        if name in differ and name.replace("nums", "names") in differ - {name}:
-            continue
-        if name in differ:
-            if name in ("in_shardings", "out_shardings"):
-                old, value = _shardings(old), _shardings(value)
-            elif name == "compiler_options":
-                old, value = short(dict(old)), short(dict(value))
-            elif name == "of_transform":
-                name, old, value = "transformation", short(old), short(value)
-            else:
-                old, value = short(old), short(value)
-            changes.append(Change("options", name, old, value))
-    return changes
+    now, before = now._asdict(), before._asdict()
+    differ = [name for name, value in now.items() if value != before[name]]
+    # `jit` infers numbers and names of arguments from each other: the names say enough.
+    inferred = {name.replace("names", "nums") for name in differ if name.endswith("names")}
+    return [
+        Change("options", _OPTION_NAMES.get(name, name), text(before[name]), text(now[name]))
+        for name in differ
+        if name not in inferred
+        for text in [_OPTION_TEXTS.get(name, short)]
+    ]
 
 
 def _shardings(option: tuple[tuple, str]) -> str:
@@ -106,6 +99,14 @@ def _shardings(option: tuple[tuple, str]) -> str:
     leaves, tree = option
     texts = ["None" if leaf is None else _place(leaf) for leaf in leaves]
     return texts[0] if tree == "PyTreeDef(*)" else f"({', '.join(texts)})"
+
+
+_OPTION_NAMES = {"of_transform": "transformation"}
+_OPTION_TEXTS: dict[str, Callable[[Any], str]] = {
+    "in_shardings": _shardings,
+    "out_shardings": _shardings,
+    "compiler_options": lambda options: short(dict(options)),
+}
 
 
 def staging_changes(
