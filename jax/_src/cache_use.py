@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import threading
+
 from jax._src import config, monitoring
 
+_lock = threading.Lock()
 _told = False
 
 
@@ -11,8 +14,9 @@ def tell() -> None:
     """Record whether programs may be kept, for the first one that is compiled, and each that may be."""
     global _told
     is_allowed = config.enable_compilation_cache.value
-    if not _told:
-        _told = True
+    with _lock:
+        is_first, _told = not _told, True
+    if is_first:
         name = "tasks_using_cache" if is_allowed else "task_disabled_cache"
         monitoring.record_event(f"/jax/compilation_cache/{name}")
     if is_allowed:
