@@ -77,7 +77,7 @@ def _bisect(a, v, *, side, dtype, unrolled):
     if core.is_constant_dim(n):
         steps, n = n.bit_length(), np.array(n, wide)
     else:
-        n = lax.convert_element_type(core.dimension_as_value(n), wide)
+        n = lax.convert_element_type(n, wide)
         steps = lax.convert_element_type(
             lax.sub(np.array(wide.itemsize * 8, wide), lax.clz(n)), np.int32
         )

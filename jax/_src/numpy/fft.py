@@ -349,8 +349,8 @@ def _scaled(a, kind, n, norm):
     # lax.fft has the normalization "backward". This is the factor to "forward"; "ortho" is its
     # root.
     if core.is_symbolic_dim(n):
-        n = lax.convert_element_type(core.dimension_as_value(n), a.dtype)
-        scale = n if inverse else lax.div(lax.const(n, 1), n)
+        n = lax.const(a, n)
+        scale = n if inverse else lax.div(lax.one(n), n)
         return lax.mul(a, lax.sqrt(scale) if norm == "ortho" else scale)
     scale = n if inverse else 1 / max(n, 1)
     if norm == "ortho":

@@ -364,10 +364,10 @@ def _symbolic_slice(s: slice, size: Any) -> Slice:
     if step == -1:
         return Slice(start + 1 - n, n, 1, start + 1, True)
     n = (n - step - 1) // -step
-    lowest = start + (n - 1) * step
+    last = start + (n - 1) * step
     if not core.definitely_greater(n, 0):
-        lowest = core.min_dim(lowest, start + 1)  # there may be no positions
-    return Slice(lowest, n, -step, start + 1, True)
+        last = core.min_dim(last, start + 1)  # there may be no positions
+    return Slice(last, n, -step, start + 1, True)
 
 
 def _sized_window(s: indexing.Slice, size: Any, wrap: bool) -> Slice:

@@ -402,8 +402,7 @@ def _times_size(factor, a, dtype):
     size = core.max_dim(*a.shape[-2:])
     if core.is_constant_dim(size):
         return np.array(factor * size, dtype)
-    size = lax.convert_element_type(core.dimension_as_value(size), dtype)
-    return lax.mul(size, np.array(factor, dtype))
+    return lax.mul(lax.convert_element_type(size, dtype), np.array(factor, dtype))
 
 
 _pinv_impl.__name__ = "pinv"

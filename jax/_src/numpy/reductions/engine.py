@@ -235,7 +235,7 @@ def element_count(shape: tuple, axes: tuple, dtype: Any) -> Any:
     if names:
         size *= parallel.axis_size(names)
     if core.is_symbolic_dim(size):
-        return lax.convert_element_type(core.dimension_as_value(size), dtype)
+        return lax.convert_element_type(size, dtype)
     return np.asarray(size, dtype)[()]
 
 
