@@ -162,17 +162,21 @@ def test_shards_of_the_mesh_in_use(transform, axis_type):
         check_finds_only_negative_numbers(error_check.unwrap_from_import(wrapped), x)
 
 
-def test_exported_programs_as_bytes():
-    wrapped = jax.jit(error_check.wrap_for_export(lambda x: add_one(add_one(x) - 3)))
-    blob = jax.export.export(wrapped)(1.0).serialize()
-    assert b"jax._src.error_check._ErrorClass" in blob  # as in those of PyPI's jax
-    run = error_check.unwrap_from_import(jax.export.deserialize(blob).call)
+def check_names_add_one(run):
     assert run(4.0) == 3
     raise_if_error()
     assert run(1.0) == 0
     with pytest.raises(JaxValueError, match="negative") as info:
         raise_if_error()
     assert "add_one" in info.value.__notes__[0]
+
+
+def test_exported_programs_as_bytes():
+    wrapped = jax.jit(error_check.wrap_for_export(lambda x: add_one(add_one(x) - 3)))
+    blob = jax.export.export(wrapped)(1.0).serialize()
+    assert b"jax._src.error_check._ErrorClass" in blob  # as in those of PyPI's jax
+    run = error_check.unwrap_from_import(jax.export.deserialize(blob).call)
+    check_names_add_one(run)
 
 
 def test_exported_programs():
@@ -181,12 +185,7 @@ def test_exported_programs():
     raise_if_error()
     assert out == 0
     run = error_check.unwrap_from_import(wrapped)
-    assert run(4.0) == 3
-    raise_if_error()
-    assert run(1.0) == 0
-    with pytest.raises(JaxValueError, match="negative") as info:
-        raise_if_error()
-    assert "add_one" in info.value.__notes__[0]
+    check_names_add_one(run)
     jax.jit(run)(1.0)
     with pytest.raises(JaxValueError, match="negative"):
         raise_if_error()

@@ -23,8 +23,9 @@ struct CooMatrix : SparseMatrix {
 };
 
 // Writes the product of `matrix`, or of its transpose, and `dense`, which has `width` columns and is
-// in row-major order, as `out` is. Sums are those of the elements in order where they are sorted by rows, or by columns to
-// transpose; else those of up to four parts of them. Results do not depend on the number of threads.
+// in row-major order, as `out` is. Sums are those of the elements in order where they are sorted by
+// rows, or by columns to transpose; else those of up to four parts of them. Results do not depend on
+// the number of threads.
 //
 // Throws std::bad_alloc.
 void CooProduct(TaskRunner& runner, const CooMatrix& matrix, bool transpose, const void* dense,

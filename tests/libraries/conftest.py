@@ -20,6 +20,9 @@ else:
     _metadata.write_text(f"Metadata-Version: 2.1\nName: jax\nVersion: {__version__}\n")
     sys.path.append(_installed.name)
 
+    def pytest_unconfigure():
+        _installed.cleanup()
+
 
 def pytest_configure(config):
     # The libraries' warnings are theirs.

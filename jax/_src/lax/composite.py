@@ -115,9 +115,8 @@ def composite_lowering(
     if effects.ordered_effects.filter_in(jaxpr.effects):
         raise NotImplementedError(f"composite op '{name}': ordered effects are not supported")
     module_ctx = ctx.module_context
-    if (
-        ctx.dim_var_values
-    ):  # the compiler finds the sizes in functions that are called, not in these
+    # The compiler finds sizes in functions that are called, not in decompositions.
+    if ctx.dim_var_values:
         outs, _ = mlir.call_lowering(
             name, jaxpr, None, module_ctx, None, ctx.avals_out, ctx.tokens_in, *args,
             dim_var_values=ctx.dim_var_values,
