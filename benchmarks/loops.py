@@ -86,10 +86,26 @@ def loop_with_progress():
         return long_loop()
 
 
-def long_loop(**options):
+@timed("loops", "a while_loop of 4,000 steps of 10 µs, with progress (oracle: without)", mark=1.03)
+def while_loop_with_progress():
+    def loop(step, x, **options):
+        body = lambda c: (c[0] + 1, step(c[0], c[1]))
+        return lax.while_loop(lambda c: c[0] < 4000, body, (0, x), **options)[1]
+
+    try:
+        return long_loop(loop, progress="steps")
+    except TypeError:
+        return long_loop(loop)
+
+
+def counted(step, x, **options):
+    return lax.fori_loop(0, 4000, step, x, **options)
+
+
+def long_loop(loop=counted, **options):
     w = jnp.asarray(np.linspace(-0.4, 0.4, 16384, dtype=np.float32).reshape(128, 128))
-    inner = lambda _, x: lax.fori_loop(0, 10, lambda _, x: jnp.tanh(w @ x), x)
-    f = jax.jit(lambda x: lax.fori_loop(0, 4000, inner, x, **options))
+    step = lambda _, x: lax.fori_loop(0, 10, lambda _, x: jnp.tanh(w @ x), x)
+    f = jax.jit(lambda x: loop(step, x, **options))
     x = jnp.ones(128)
 
     def run():

@@ -33,8 +33,12 @@ def on_terminal():
 
 @pytest.fixture
 def reports(monkeypatch):
-    """Returns the steps that a function reports, with that of the end in a tuple."""
+    """Returns the steps that a function reports, with that of the end in a tuple.
+
+    Where the host decides how many steps are taken until the next report, these are 10.
+    """
     found = []
+    monkeypatch.setattr(progress, "steps_until_next", lambda bar, step: 10)
     monkeypatch.setattr(
         progress, "show", lambda _, step, final=False: found.append((step,) if final else step)
     )
@@ -67,13 +71,19 @@ TRANSFORMED = {
     "jvp": lambda c: jax.jvp(scan, (c,), (c,)),
     "hessian": jax.hessian(scan),
     "reverse": lambda c: scan(c, reverse=True),
-    "unroll": lambda c: scan(c, unroll=3),
 }
 
 
 @pytest.mark.parametrize("name", TRANSFORMED)
 def test_scan_reports_once_at_most_100_times(name, reports):
     assert reports(TRANSFORMED[name], 1.0) == TENS
+
+
+def test_unrolled_loops(reports):
+    blocks = [*range(0, 1000, 12), (1000,)]  # whole iterations, which take 3 steps each
+    assert reports(lambda c: scan(c, unroll=3), 1.0) == blocks
+    short = lambda: lax.fori_loop(0, 5, lambda i, x: x + i, 0, unroll=True, progress=True)
+    assert reports(short) == [0, 1, 2, 3, 4, (5,)]
 
 
 def test_checkpoint_shows_that_the_loop_runs_again(reports):
@@ -90,31 +100,43 @@ def test_results_do_not_change():
 
 def test_counted_loops(reports):
     count = lambda n, **options: lax.fori_loop(0, n, lambda i, x: x + i, 0, progress="n", **options)
-    assert reports(count, 3) == [0, 1, 2, (3,)]
-    assert reports(lambda: lax.fori_loop(2, 5, lambda i, x: x + i, 0, progress=True)) == [
-        0,
-        1,
-        2,
-        (3,),
-    ]
+    assert reports(count, 13) == [0, 10, (13,)]
+    assert reports(lambda: lax.fori_loop(2, 15, lambda i, x: x + i, 0, progress=True)) == [
+        0, 10, (13,),
+    ]  # fmt: skip
     assert reports(count, 0) == []
-    steps = reports(jax.jit(count), 5000)  # the bound is not known
-    assert steps[:33] == list(range(32)) + [32] and steps[-1] == (5000,)
-    assert len(steps) < 32 + 16 * 8 and np.max(np.diff(steps[:-1])) == 256
+    assert reports(jax.jit(count), 1000) == TENS  # the bound is not known
     square = lambda x: x * x
     assert reports(lambda: lax.map(square, XS, progress=True)) == TENS
-    assert reports(lambda: lax.map(square, XS, batch_size=300, progress=True)) == [0, 1, 2, (3,)]
+    assert reports(lambda: lax.map(square, XS, batch_size=80, progress=True)) == [
+        0, 10, (12,),
+    ]  # fmt: skip
 
 
 def test_while_loops(reports):
-    steps = reports(while_loop, 1.0)
-    assert steps[:2] == [0, 1] and steps[-1] == (463,)
+    steps = [*range(0, 463, 10), (463,)]
+    assert reports(while_loop, 1.0) == steps
     xs = jnp.array([1.0, 50.0, 99.0])
     assert reports(jax.vmap(while_loop), xs) == steps
     bounded = lambda x: while_loop(x, max_steps=1000)
-    for f in (bounded, jax.grad(bounded), jax.jit(jax.grad(bounded))):
-        assert reports(f, 1.0) == steps
-    assert reports(jax.vmap(jax.grad(bounded)), xs) == steps
+    assert reports(bounded, 1.0) == steps
+    segments = [[*range(i, min(i + 32, 463), 10)] for i in range(0, 463, 32)]
+    for f in (jax.grad(bounded), jax.jit(jax.grad(bounded))):
+        assert reports(f, 1.0) == [*sum(segments, []), (463,)]
+    assert reports(jax.vmap(jax.vmap(bounded)), xs[None]) == steps
+    # the device decides
+    found = reports(jax.vmap(jax.grad(bounded)), xs)
+    assert found[:33] == [*range(32), 32] and found[-3:] == [432, 448, (463,)]
+
+
+def test_conditions_with_effects_are_computed_once(reports, capsys):
+    def is_small(x):
+        jax.debug.print("x={x}", x=x)
+        return x < 4
+
+    loop = lambda x: lax.while_loop(is_small, lambda x: x + 1, x, progress=True)
+    assert reports(jax.jit(loop), 0) == [0, 1, 2, 3, (4,)]
+    assert capsys.readouterr().out.split() == [f"x={i}" for i in range(5)]
 
 
 def test_without_jit(reports):
@@ -144,12 +166,29 @@ def test_one_device_reports(reports):
     assert reports(jax.pmap(scan), xs) == TENS
     sharded = jax.device_put(jnp.ones((8, 3)), NamedSharding(mesh, P("i")))
     mean = lambda x: lax.fori_loop(0, 3, lambda _, x: x - jnp.mean(x), x, progress=True)
-    assert reports(jax.jit(mean), sharded) == [0, 1, 2, (3,)]
+    assert reports(jax.jit(mean), sharded) == [0, 1, 2, (3,)]  # the devices decide
+    count = lambda n, x: lax.fori_loop(0, n, lambda _, x: x - jnp.mean(x), x, progress=True)
+    steps = reports(jax.jit(count), 500, sharded)
+    assert steps[:33] == list(range(32)) + [32] and steps[-1] == (500,)
+    assert len(steps) < 32 + 16 * 5 and np.max(np.diff(steps[:-1])) == 16
     mesh = jax.make_mesh((2, 2), ("i", "j"), axis_types=(AxisType.Auto,) * 2)
     f = jax.shard_map(
         jax.vmap(scan), mesh=mesh, in_specs=P("i"), out_specs=P("i"), axis_names={"i"}
     )
     assert reports(jax.jit(f), xs) == TENS
+
+
+def test_the_host_decides_by_time(monkeypatch):
+    clock = iter([0.0, 0.001, 0.003, 0.1, 0.2, 0.3, 0.4])
+    monkeypatch.setattr(progress.time, "perf_counter", lambda: next(clock))
+    bar = progress.Bar("by time", None, "here")
+    step, steps = 0, []
+    for _ in range(6):
+        steps.append(step)
+        step += progress.steps_until_next(bar, step)
+    assert steps == [0, 1, 5, 21, 29, 33]  # at most 4 times as many, then those of 0.05 s
+    assert progress.steps_until_next(bar, 0) == 1  # the loop runs again
+    progress._last.clear()
 
 
 def test_bars():
@@ -162,7 +201,7 @@ def test_bars():
         jax.effects_barrier()
     text = terminal.getvalue()
     assert "outer: 100%" in text and "2/2" in text and text.count("inner: 100%") >= 2, text
-    assert not progress._open
+    assert not progress._open and not progress._last
 
 
 def test_nothing_is_reported_off_terminal():
@@ -190,5 +229,5 @@ def test_loops_that_change_a_mutable_value(reports):
         box.set(box.get() * 2.0)
         return x
 
-    assert reports(lambda: lax.fori_loop(0, 3, body, 0, progress=True)) == [0, 1, 2, (3,)]
+    assert reports(lambda: lax.fori_loop(0, 3, body, 0, progress=True)) == [0, (3,)]
     assert box.get() == 8

@@ -86,6 +86,7 @@ from jax._src.interpreters.mlir.shardings import (
     contains_unconstrained as contains_unconstrained,
     get_mem_kind as get_mem_kind,
     get_sharding_attr as get_sharding_attr,
+    is_single_device as is_single_device,
     lower_with_sharding_in_types as lower_with_sharding_in_types,
     replicate_trailing_dims as replicate_trailing_dims,
     set_sharding as set_sharding,

@@ -27,7 +27,6 @@ from jax._src.lax import lax
 from jax._src.lax.control_flow.common import (
     check_maskable,
     def_compiled_impl,
-    hoist,
     split_at,
     spread_marks,
     without_output,
@@ -40,7 +39,7 @@ from jax._src.lax.control_flow.scan_primitive import (
     transposed_body,
     update_at,
 )
-from jax._src.lax.control_flow.while_primitive import ANY_OF_BATCH, while_p
+from jax._src.lax.control_flow.while_primitive import ANY_OF_BATCH, stage_while
 
 traceback_util.register_exclusion(__file__)
 
@@ -426,14 +425,7 @@ def _impl(
         ]  # fmt: skip
 
     first = lax.full_like(limit, 0)
-    init = [first, limit, *carry, *ys]
-    avals = [typeof(x) for x in init]
-    cond_jaxpr, _, cond_consts = pe.trace_to_jaxpr_dynamic(cond, avals)
-    body_jaxpr, _, body_consts = pe.trace_to_jaxpr_dynamic(body, avals)
-    k, _, *outs = while_p.bind(
-        *cond_consts, *body_consts, *init, cond_nconsts=len(cond_consts),
-        cond_jaxpr=hoist(cond_jaxpr), body_nconsts=len(body_consts), body_jaxpr=hoist(body_jaxpr),
-    )  # fmt: skip
+    k, _, *outs = stage_while(cond, body, [first, limit, *carry, *ys])
     return [*[k] * stops, *outs]
 
 

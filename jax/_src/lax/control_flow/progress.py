@@ -1,12 +1,18 @@
 """Progress bars of loops.
 
 A loop that shows its progress counts its steps, and each step applies the primitive `progress` to
-that number. Compiled programs decide on the device whether to call the host: at most 100 times a
-loop, or, if the number of steps is not known, 16 times while it doubles; and once at the end.
+that number. Compiled programs run such a loop as a loop over blocks of steps: the host is called
+before each block, and within a block nothing is reported. On one device the host says how many
+steps the next block has. On several, the device decides by itself, as it does where steps are not
+those of a loop (unrolled ones, or those of each element of a batch): it calls the host at most 100
+times a loop, or, if the number of steps is not known, 16 times while it doubles. The end is also
+reported.
 """
 
 import builtins
+import functools
 import sys
+import time
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -23,6 +29,8 @@ from jax._src.lax.control_flow.conditionals import cond
 traceback_util.register_exclusion(__file__)
 
 _MAX_CALLS = 100
+_SECONDS = 0.05  # between two reports, where the host decides
+_GROWTH = 4  # of the number of steps between two reports, while that takes less time
 
 
 class ProgressEffect(effects.Effect):
@@ -156,39 +164,101 @@ progress_p.axis_batch = _batch
 
 def _report_if_due(step, *here, bar, final):
     due = [] if final else [_is_due(step, bar.total)]
-    due.extend(here)
-    if not due:
-        return _report_p.bind(step, bar=bar, final=final)
-    condition = due[0] if len(due) == 1 else lax.bitwise_and(*due)
-    cond(condition, lambda: _report_p.bind(step, bar=bar, final=final), list)
+    _report_if([*due, *here], step, bar, final)
     return []
 
 
+def _report_if(conditions: Sequence[Any], step, bar: Bar, final: bool = False) -> None:
+    report = lambda: report_p.bind(step, bar=bar, final=final, paced=False)
+    if not conditions:
+        report()
+    else:
+        cond(functools.reduce(lax.bitwise_and, conditions), report, list)
+
+
 def _is_due(step, total: int | None):
+    interval = _interval(step, total)
     if total is not None:
-        every = -(-total // _MAX_CALLS)
-        return lax.eq(lax.rem(step, np.int32(every)), np.int32(0))
-    # The step's lower bits are zero, but for the five highest ones from its first set bit on.
+        return lax.eq(lax.rem(step, interval), np.int32(0))
+    return lax.eq(lax.bitwise_and(step, lax.sub(interval, np.int32(1))), np.int32(0))
+
+
+def _interval(step, total: int | None):
+    """The number of steps from one report to the next, where the device decides."""
+    if total is not None:
+        return np.int32(-(-total // _MAX_CALLS))
+    # At least 16 reports while the number of steps doubles.
     shift = lax.max(lax.sub(np.int32(27), lax.clz(step)), np.int32(0))
-    mask = lax.sub(lax.shift_left(np.int32(1), shift), np.int32(1))
-    return lax.eq(lax.bitwise_and(step, mask), np.int32(0))
+    return lax.shift_left(np.int32(1), shift)
 
 
 mlir.register_lowering(progress_p, mlir.lower_fun(_report_if_due, multiple_results=True))
 
-# Calls the host.
-_report_p = Primitive("progress_report", multiple_results=True)
-_report_p.def_effectful_abstract_eval(_types)
+# Calls the host. If it is paced, the result is the number of steps until the next call.
+report_p = Primitive("progress_report", multiple_results=True)
 
 
-def _lower_report(ctx, step, *, bar, final):
-    mlir.emit_python_callback(
-        ctx, Report(bar, final), None, [step], ctx.avals_in, [], has_side_effect=True
-    )
-    return []
+def _report_types(step, *, bar, final, paced):
+    return [core.ShapedArray((), np.dtype(np.int32))] * paced, {progress_effect}
 
 
-mlir.register_lowering(_report_p, _lower_report)
+report_p.def_effectful_abstract_eval(_report_types)
+
+
+def _lower_report(ctx, step, *, bar, final, paced):
+    results, _, _ = mlir.emit_python_callback(
+        ctx, Report(bar, final, paced), None, [step], ctx.avals_in, ctx.avals_out,
+        has_side_effect=True,
+    )  # fmt: skip
+    return results
+
+
+mlir.register_lowering(report_p, _lower_report)
+
+
+class Blocks(NamedTuple):
+    """How to run a loop in blocks of steps, between which it reports its progress.
+
+    `step` is the position of the number of the step in the carry, `here` are those of the values of
+    `first_device` in the body's constants, and `body` does not report.
+    """
+
+    bar: Bar
+    step: int
+    here: tuple[int, ...]
+    body: ClosedJaxpr
+
+    def start(self, step, consts: Sequence[Any], one_device: bool):
+        """Report the step before a block, and return the number of steps in it."""
+        here = [consts[i] for i in self.here]
+        if one_device and not here:
+            return report_p.bind(step, bar=self.bar, final=False, paced=True)[0]
+        _report_if(here, step, self.bar)
+        return _interval(step, self.bar.total)
+
+
+def blocks_of(body: ClosedJaxpr, num_consts: int) -> Blocks | None:
+    """Return how to run a loop with this body in blocks, or None if it does not report its steps."""
+    consts, carry = split_at(body.jaxpr.invars, num_consts)
+    reports = [e for e in body.jaxpr.eqns if e.primitive is progress_p and not e.params["final"]]
+    for eqn in reports:
+        step, *here = eqn.invars
+        if step in carry and all(x in consts for x in here):
+            break
+    else:
+        return None
+    bar = eqn.params["bar"]
+    # In a loop that is unrolled, there is a report for each of the steps of an iteration.
+    dropped = [e for e in reports if e.params["bar"] is bar]
+    eqns = [e for e in body.jaxpr.eqns if e not in dropped]
+    rest = ClosedJaxpr(body.jaxpr.replace(eqns=eqns), body.consts)
+    return Blocks(bar, carry.index(step), tuple(map(consts.index, here)), rest)
+
+
+def counter_of(body: ClosedJaxpr, num_consts: int) -> int | None:
+    """Return the position in the carry of the number of the step, if a loop reports it."""
+    blocks = blocks_of(body, num_consts)
+    return None if blocks is None else blocks.step
 
 
 # On the host
@@ -199,13 +269,27 @@ class Report(NamedTuple):
 
     bar: Bar
     final: bool
+    paced: bool
 
     def __call__(self, step: Any) -> Sequence[Any]:
-        show(self.bar, int(step), self.final)
-        return ()
+        step = int(step)
+        show(self.bar, step, self.final)
+        return (np.int32(steps_until_next(self.bar, step)),) if self.paced else ()
 
 
 _open: dict[Bar, Any] = {}  # the bars of loops that run
+_last: dict[Bar, tuple[int, float]] = {}  # their last steps, and when those were reported
+
+
+def steps_until_next(bar: Bar, step: int) -> int:
+    """Return the number of steps that take about `_SECONDS`, but at most `_GROWTH` times the last."""
+    now = time.perf_counter()
+    last, then = _last.get(bar, (step, now))
+    _last[bar] = step, now
+    if step <= last:  # the first report, or the loop runs again
+        return 1
+    done = step - last
+    return min(max(int(done * _SECONDS / max(now - then, 1e-9)), 1), _GROWTH * done)
 
 
 def show(bar: Bar, step: int, final: bool = False) -> None:
@@ -222,10 +306,14 @@ def show(bar: Bar, step: int, final: bool = False) -> None:
             dynamic_ncols=True, file=sys.stderr,
         )  # fmt: skip
         _open[bar] = shown
-    shown.update(step - shown.n)
-    if final:
+    if not final:
+        shown.update(step - shown.n)
+        return
+    shown.n = step
+    if not shown.leave:  # `close` shows the end of the others
         shown.refresh()
-        _open.pop(bar).close()
+    _open.pop(bar).close()
+    _last.pop(bar, None)
 
 
 def of_range(bar: Bar | None, steps: Any) -> Any:

@@ -12,7 +12,7 @@ import numpy as np
 
 from jax._src import ad_util, core, dtypes, source_info_util, traceback_util
 from jax._src.ad_util import Zero
-from jax._src.core import ClosedJaxpr, Primitive, no_effects, typeof
+from jax._src.core import ClosedJaxpr, Primitive, no_effects
 from jax._src.interpreters import ad, batching, mlir, partial_eval as pe
 from jax._src.interpreters.split_rules import (
     Flow,
@@ -33,12 +33,11 @@ from jax._src.interpreters.splitting import (
 from jax._src.lax import lax, slicing
 from jax._src.lax.control_flow.common import (
     def_compiled_impl,
-    hoist,
     split_at,
     spread_marks,
 )
 from jax._src.lax.control_flow.scan_primal import jvp_loop, linearize_loop
-from jax._src.lax.control_flow.while_primitive import while_p
+from jax._src.lax.control_flow.while_primitive import stage_while
 from jax._src.memory import MemorySpace
 
 traceback_util.register_exclusion(__file__)
@@ -557,7 +556,6 @@ def update_at(stack, value, i):
 def _counted_loop(steps: int, body: Callable, state: list) -> list:
     """Bind `while` with a counter, and stage its functions."""
     from_zero = np.int32(0)
-    avals = [core.ShapedArray((), np.int32), *[typeof(x) for x in state]]
 
     def cond(i, *_):
         return [lax.lt(i, lax.const(from_zero, steps))]
@@ -565,14 +563,7 @@ def _counted_loop(steps: int, body: Callable, state: list) -> list:
     def run(i, *state):
         return [lax.add(i, np.int32(1)), *body(i, list(state))]
 
-    cond_jaxpr, _, cond_consts = pe.trace_to_jaxpr_dynamic(cond, avals)
-    body_jaxpr, _, body_consts = pe.trace_to_jaxpr_dynamic(run, avals)
-    outs = while_p.bind(
-        *cond_consts, *body_consts, from_zero, *state,
-        cond_nconsts=len(cond_consts), cond_jaxpr=hoist(cond_jaxpr),
-        body_nconsts=len(body_consts), body_jaxpr=hoist(body_jaxpr),
-    )  # fmt: skip
-    return outs[1:]
+    return stage_while(cond, run, [from_zero, *state])[1:]
 
 
 mlir.register_lowering(scan_p, mlir.lower_fun(_scan_impl, multiple_results=True))

@@ -1,6 +1,6 @@
 """The `while` primitive, which `while_loop`, `fori_loop` and the lowering of `scan` use."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from jax._src import core, effects, traceback_util
@@ -9,6 +9,7 @@ from jax._src.core import ClosedJaxpr, Primitive, typeof
 from jax._src.interpreters import ad, batching, mlir, partial_eval as pe
 from jax._src.interpreters.split_rules import Flow, JaxprSplitRules
 from jax._src.lax import lax
+from jax._src.lax.control_flow import progress
 from jax._src.lax.control_flow.common import (
     check_maskable,
     def_compiled_impl,
@@ -148,11 +149,13 @@ def _while_batch(
     bconsts = [batching.moveaxis(x, d, 0) if d is not None else x for x, d in zip(bconsts, bd)]
     if pred_b:
         check_maskable("while_loop", cond_jaxpr, body_jaxpr)
-        # Elements that are finished keep their values while the others continue.
-        carry_b = [True] * len(carry_b)
+        # Elements that are finished keep their values while the others continue. The number of the
+        # step, which a loop that shows its progress carries, is that of the batch.
+        counter = progress.counter_of(body_jaxpr, body_nconsts)
+        carry_b = [b or i != counter for i, b in enumerate(carry_b)]
         cond, _ = batching.batch_jaxpr(cond_jaxpr, axis_data, (*cconsts_b, *carry_b), True)
-        body, _ = batching.batch_jaxpr(body_jaxpr, axis_data, (*bconsts_b, *carry_b), True)
-        any_cond, guarded = _guarded(cond, body, cond_nconsts, body_nconsts)
+        body, _ = batching.batch_jaxpr(body_jaxpr, axis_data, (*bconsts_b, *carry_b), carry_b)
+        any_cond, guarded = _guarded(cond, body, cond_nconsts, body_nconsts, tuple(carry_b))
         cond_jaxpr, body_jaxpr = any_cond, guarded
         body_args = [*cconsts, *bconsts]
     else:
@@ -170,10 +173,12 @@ def _while_batch(
 while_p.axis_batch = _while_batch
 
 
-def _guarded(cond: ClosedJaxpr, body: ClosedJaxpr, cond_nconsts: int, body_nconsts: int):
+def _guarded(
+    cond: ClosedJaxpr, body: ClosedJaxpr, cond_nconsts: int, body_nconsts: int, batched: tuple
+):
     """Make the condition hold while any element's does, and the body mask finished elements."""
     cache = body._cache
-    key = ("guarded", cond, cond_nconsts, body_nconsts)
+    key = ("guarded", cond, cond_nconsts, body_nconsts, batched)
     if key in cache:
         return cache[key]
     cconst_avals = cond.in_avals[:cond_nconsts]
@@ -194,7 +199,9 @@ def _guarded(cond: ClosedJaxpr, body: ClosedJaxpr, cond_nconsts: int, body_ncons
                 x,
                 old,
             )
-            for x, old in zip(new, carry)
+            if b
+            else x
+            for x, old, b in zip(new, carry, batched)
         ]
 
     cond_jaxpr, _, c_consts = pe.trace_to_jaxpr_dynamic(any_cond, cond.in_avals, ANY_OF_BATCH)
@@ -213,6 +220,17 @@ def is_any_of_batch(jaxpr: ClosedJaxpr) -> bool:
     The jaxpr is the condition of a `while`, or the body of a `bounded_scan`.
     """
     return jaxpr.jaxpr.debug_info.traced_for == ANY_OF_BATCH.traced_for
+
+
+def stage_while(cond: Callable, body: Callable, init: Sequence[Any]) -> list[Any]:
+    """Bind `while` with functions of the carried values, which are flat."""
+    avals = [typeof(x) for x in init]
+    cond_jaxpr, _, cond_consts = pe.trace_to_jaxpr_dynamic(cond, avals)
+    body_jaxpr, _, body_consts = pe.trace_to_jaxpr_dynamic(body, avals)
+    return while_p.bind(
+        *cond_consts, *body_consts, *init, cond_nconsts=len(cond_consts),
+        cond_jaxpr=hoist(cond_jaxpr), body_nconsts=len(body_consts), body_jaxpr=hoist(body_jaxpr),
+    )  # fmt: skip
 
 
 class _WhileSplitRules(JaxprSplitRules):
@@ -239,6 +257,13 @@ while_p.split = _WhileSplitRules()
 
 
 def _while_lowering(ctx, *args, cond_jaxpr, body_jaxpr, cond_nconsts, body_nconsts, **_):
+    if not cond_jaxpr.effects:  # in blocks, the condition is computed once more for each block
+        blocks = progress.blocks_of(body_jaxpr, body_nconsts)
+        if blocks is not None:
+            return _while_in_blocks(
+                ctx, *args, cond_jaxpr=cond_jaxpr, blocks=blocks, cond_nconsts=cond_nconsts,
+                body_nconsts=body_nconsts,
+            )  # fmt: skip
     cconsts, bconsts, init = split_at(args, cond_nconsts, body_nconsts)
     carry_avals = ctx.avals_out
     carry_types = [mlir.aval_to_ir_type(ctx.module_context, a) for a in carry_avals]
@@ -287,6 +312,34 @@ def _while_lowering(ctx, *args, cond_jaxpr, body_jaxpr, cond_nconsts, body_ncons
     ]
 
 
+def _while_in_blocks(ctx, *args, cond_jaxpr, blocks, cond_nconsts, body_nconsts):
+    """Run blocks of steps, and report before each block how far the loop is."""
+    one_device = mlir.is_single_device(ctx.module_context)
+
+    def run(*args):
+        cconsts, bconsts, init = split_at(args, cond_nconsts, body_nconsts)
+
+        def goes_on(*carry):
+            return core.jaxpr_as_fun(cond_jaxpr)(*cconsts, *carry)
+
+        def step(*carry):
+            return core.jaxpr_as_fun(blocks.body)(*bconsts, *carry)
+
+        def block(*carry):
+            first = carry[blocks.step]
+            num_steps = blocks.start(first, bconsts, one_device)
+
+            def is_in_block(*carry):
+                done = lax.sub(carry[blocks.step], first)  # the step itself may overflow
+                return [lax.bitwise_and(*goes_on(*carry), lax.lt(done, num_steps))]
+
+            return stage_while(is_in_block, step, carry)
+
+        return stage_while(goes_on, block, init)
+
+    return mlir.lower_fun(run, multiple_results=True)(ctx, *args)
+
+
 def _while_with_effects_in_condition(
     ctx, *args, cond_jaxpr, body_jaxpr, cond_nconsts, body_nconsts
 ):
@@ -304,14 +357,7 @@ def _while_with_effects_in_condition(
             (pred,) = core.eval_jaxpr(cond_jaxpr.jaxpr, cond_jaxpr.consts, *cconsts, *outs)
             return [pred, *outs]
 
-        avals = [typeof(pred), *[typeof(x) for x in init]]
-        cj, _, cc = pe.trace_to_jaxpr_dynamic(new_cond, avals)
-        bj, _, bc = pe.trace_to_jaxpr_dynamic(body, avals)
-        outs = while_p.bind(
-            *cc, *bc, pred, *init, cond_nconsts=len(cc), cond_jaxpr=hoist(cj), body_nconsts=len(bc),
-            body_jaxpr=hoist(bj),
-        )  # fmt: skip
-        return outs[1:]
+        return stage_while(new_cond, body, [pred, *init])[1:]
 
     return mlir.lower_fun(run, multiple_results=True)(ctx, *args)
 
