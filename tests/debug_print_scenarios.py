@@ -11,6 +11,7 @@ from op_cases import Programs
 import jax
 import jax.numpy as jnp
 from jax import lax
+from jax.ad_checkpoint import checkpoint_name, checkpoint_policies as policies
 from jax.sharding import AxisType, Mesh, NamedSharding, PartitionSpec as P
 
 with contextlib.suppress(RuntimeError):  # devices exist already
@@ -69,6 +70,16 @@ def scan_of(f):
     return lambda x: lax.scan(lambda c, a: (f(c) * a, None), x, X)[0]
 
 
+def grad_of_checkpoint(f, policy):
+    @functools.partial(jax.checkpoint, policy=policy)
+    def loss(x):
+        y = checkpoint_name(f(jnp.sin(x)), "y")
+        f.tell("named", y)
+        return f.tell("loss", jnp.sin(y).sum())
+
+    return jax.grad(loss)(X)
+
+
 def known(f):
     """A function of which a part is known in partial evaluation."""
 
@@ -102,6 +113,12 @@ programs = dict(
     vmap_of_unmapped=lambda f: jax.vmap(lambda a, c: f(c) + a, (0, None))(X, 2.0),
     checkpoint=lambda f: jax.checkpoint(f)(X),
     grad_of_checkpoint=lambda f: jax.grad(jax.checkpoint(f.sum))(X),
+    grad_of_checkpoint_all=lambda f: grad_of_checkpoint(f, policies.everything_saveable),
+    grad_of_checkpoint_name=lambda f: grad_of_checkpoint(f, policies.save_only_these_names("y")),
+    grad_of_checkpoint_offloading=lambda f: grad_of_checkpoint(
+        f, policies.offload_dot_with_no_batch_dims("device", "pinned_host")
+    ),
+    grad_of_checkpoint_sin=lambda f: grad_of_checkpoint(f, lambda prim, *_, **__: prim.name == "sin"),
     jit_of_grad_of_checkpoint=lambda f: jax.jit(jax.grad(jax.checkpoint(f.sum)))(X),
     scan=lambda f: scan_of(f)(np.float32(1)),
     grad_of_scan=lambda f: jax.grad(scan_of(f))(np.float32(1)),

@@ -618,3 +618,22 @@ def test_functions_of_scalars_cannot_print(name, jit):
     }
     with pytest.raises(NotImplementedError, match=rf"given to {name} has effects \(Debug\)"):
         (jax.jit if jit else lambda f: f)(calls[name])(x)
+
+
+def test_a_checkpoint_that_is_not_compiled_prints_in_the_order_of_the_program(capsys):
+    @jax.checkpoint
+    def f(x):
+        jax.debug.print("x")
+        y = jnp.sin(x)
+        jax.debug.print("y {}", y)
+        z = jnp.sin(y)
+        jax.debug.print("none")
+        jax.debug.print("x again {}", x)
+        return z
+
+    _, backward = jax.vjp(f, 0.0)
+    forward = capsys.readouterr().out
+    assert [line.split()[0] for line in forward.splitlines()] == ["x", "y", "none", "x"]
+    backward(1.0)
+    jax.effects_barrier()
+    assert capsys.readouterr().out == forward

@@ -49,6 +49,7 @@ def test_inner_jaxprs_are_visited_once_on_request():
     twice = jax.make_jaxpr(lambda x: g(g(x)))(1.0).jaxpr
     eqns = lambda *args: names(eqn for _, eqn in jaxpr_util.all_eqns(twice, *args))
     assert eqns() == ["jit", "jit", "sin", "sin"] and eqns(False) == ["jit", "jit", "sin"]
+    assert jaxpr_util.count_eqns(twice) == jaxpr_util.count_eqns(jax.make_jaxpr(g)(1.0)) * 2 == 4
 
 
 def test_uses_of_variables(jaxpr):

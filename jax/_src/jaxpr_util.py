@@ -33,6 +33,13 @@ def _all_eqns(jaxpr: Jaxpr, visited: set[Jaxpr] | None) -> Iterator[tuple[Jaxpr,
             yield from _all_eqns(sub, visited)
 
 
+@core.cached_on_jaxpr
+def count_eqns(jaxpr: Jaxpr | core.ClosedJaxpr) -> int:
+    """The number of equations of a jaxpr and of those in it, which count for each of their calls."""
+    inner = jaxpr.jaxpr if isinstance(jaxpr, core.ClosedJaxpr) else jaxpr
+    return len(inner.eqns) + sum(map(count_eqns, core.subjaxprs(inner)))
+
+
 def collect_eqns(jaxpr: Jaxpr, key: Callable[[JaxprEqn], Any]) -> dict[Any, list[JaxprEqn]]:
     """All equations by the value of `key`."""
     found: dict[Any, list[JaxprEqn]] = collections.defaultdict(list)

@@ -58,6 +58,7 @@ class SaveableType:
 
 Recompute = RecomputeType()
 Saveable = SaveableType()
+Decision = RecomputeType | SaveableType | Offloadable
 
 
 class _Policy:
@@ -140,12 +141,11 @@ def save_only_these_names(*names_which_can_be_saved: str) -> Callable:
 class SaveAndOffloadOnlyTheseNames(_Policy):
     __slots__ = ("saved", "offloaded", "src", "dst")
 
-    def __call__(self, prim, *_, **params) -> bool | Offloadable:
-        if prim is not name_p:
-            return False
-        if params["name"] in self.offloaded:
+    def __call__(self, prim, *_, **params) -> Decision:
+        name = params["name"] if prim is name_p else None
+        if name in self.offloaded:
             return Offloadable(src=self.src, dst=self.dst)
-        return params["name"] in self.saved
+        return Saveable if name in self.saved else Recompute
 
 
 def save_and_offload_only_these_names(
@@ -165,10 +165,10 @@ def save_and_offload_only_these_names(
 class OffloadDotWithNoBatchDims(_Policy):
     __slots__ = ("src", "dst")
 
-    def __call__(self, prim, *avals, **params) -> bool | Offloadable:
+    def __call__(self, prim, *avals, **params) -> Decision:
         if dots_with_no_batch_dims_saveable(prim, *avals, **params):
             return Offloadable(src=self.src, dst=self.dst)
-        return False
+        return Recompute
 
 
 def offload_dot_with_no_batch_dims(offload_src: str, offload_dst: str) -> Callable:

@@ -253,6 +253,10 @@ class _PolicyPlan(Plan):
                 f" jax.ad_checkpoint; for {eqn.primitive} it returned {decision!r} of type"
                 f" {type(decision)}."
             )
+        elif eqn.effects and not eqn.outvars and decision is not False:
+            # What prints and stores nothing is repeated where that needs no stored values.
+            if not any(v in self.saved for v in eqn.invars):
+                self.again.append(eqn)
         elif decision:
             for v in eqn.outvars:
                 self.store(v)
