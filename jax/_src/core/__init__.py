@@ -37,6 +37,7 @@ from jax._src.core.dims import (
     dilate_dim as dilate_dim,
     dimension_as_value as dimension_as_value,
     is_empty_shape as is_empty_shape,
+    known_equal as known_equal,
     max_dim as max_dim,
     min_dim as min_dim,
     same_shape_sizes as same_shape_sizes,

@@ -25,6 +25,17 @@ def definitely_equal(d1: object, d2: object) -> bool:
         return False
 
 
+def known_equal(d1: Any, d2: Any) -> bool:
+    """Whether two sizes are equal.
+
+    Raises:
+      InconclusiveDimensionOperation: if that depends on the values of dimension variables.
+    """
+    if type(d1) is int and type(d2) is int:
+        return d1 == d2
+    return definitely_equal(d1, d2) or not (d1 > d2 or d1 < d2)
+
+
 def definitely_greater(d1: Any, d2: Any) -> bool:
     """Whether a size is larger than another for all values of their dimension variables."""
     try:

@@ -766,6 +766,8 @@ def concrete_or_error(force: Callable[[Any], Any] | None, val: object, context: 
     concrete = to_concrete_value(val)
     if concrete is None and val is not None:
         raise ConcretizationTypeError(val, context)
+    if force is operator.index and is_symbolic_dim(concrete):
+        force = int  # says that a constant is required, and of which dimension
     return force(concrete)
 
 

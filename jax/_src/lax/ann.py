@@ -91,7 +91,7 @@ def approx_min_k(
 def _approx_top_k(operand, k, dimension, recall_target, is_max_k, size_override, aggregate):
     return approx_top_k_p.bind(
         operand,
-        k=operator.index(k),
+        k=core.canonicalize_dim(k),
         reduction_dimension=canonicalize_axis(dimension, np.ndim(operand)),
         recall_target=float(recall_target),
         is_max_k=is_max_k,
@@ -114,6 +114,10 @@ def _shape(x, *, k, reduction_dimension, recall_target, reduction_input_size_ove
         raise ValueError(f"k must be smaller than the size of reduction_dim {size}, got {k}")
     shape[reduction_dimension] = k
     if not aggregate_to_topk:
+        if not core.is_constant_shape((size, k)):
+            raise NotImplementedError(
+                f"approx_max_k and approx_min_k with aggregate_to_topk=False need a constant size and k, got {size} and {k}"
+            )
         shape[reduction_dimension], _ = _jax.approx_top_k_reduction_output_size(
             size, len(shape), k, recall_target, aggregate_to_topk, reduction_input_size_override
         )
@@ -173,24 +177,34 @@ def _lower(ctx, x, *, k, reduction_dimension, recall_target, is_max_k,
         "recall_target": ir.FloatAttr.get(f32, recall_target),
         "aggregate_to_topk": ir.BoolAttr.get(aggregate_to_topk),
         "reduction_input_size_override": ir.IntegerAttr.get(i64, reduction_input_size_override),
-        "top_k": ir.IntegerAttr.get(i64, k),
     }
     if fallback:
         config["is_fallback"] = ir.BoolAttr.get(True)
+    operands = [
+        x,
+        indices,
+        monoids.constant(identity(aval.dtype)),
+        monoids.constant(np.array(-1, np.int32)),
+    ]
+    if core.is_constant_dim(k):
+        target = "ApproxTopK"
+        config["top_k"] = ir.IntegerAttr.get(i64, k)
+    else:  # a call that the compiler turns into the other, when it refines shapes
+        target = "stablehlo.dynamic_approx_top_k"
+        operands += mlir.eval_dynamic_shape_as_vals(ctx, (k,))
     comparator = _comparator(ctx, aval.dtype, is_max_k)
-    op = hlo.CustomCallOp(
-        [mlir.aval_to_ir_type(ctx.module_context, a) for a in ctx.avals_out],
-        [
-            x,
-            indices,
-            monoids.constant(identity(aval.dtype)),
-            monoids.constant(np.array(-1, np.int32)),
-        ],
-        call_target_name=ir.StringAttr.get("ApproxTopK"),
-        called_computations=ir.ArrayAttr.get([ir.FlatSymbolRefAttr.get(comparator.name.value)]),
-        backend_config=ir.StringAttr.get(""),
+    shapes = None
+    if not core.is_constant_shape(ctx.avals_out[0].shape):
+        shapes = [mlir.eval_dynamic_shape_as_tensor(ctx, a.shape) for a in ctx.avals_out]
+    op = mlir.custom_call(
+        target,
+        result_types=[mlir.aval_to_ir_type(ctx.module_context, a) for a in ctx.avals_out],
+        operands=operands,
+        called_computations=[comparator.name.value],
+        api_version=1,
+        result_shapes=shapes,
+        extra_attributes={"mhlo.backend_config": ir.DictAttr.get(config)},
     )
-    op.attributes["mhlo.backend_config"] = ir.DictAttr.get(config)
     return [rules.with_sharding(ctx, r, a) for r, a in zip(op.results, ctx.avals_out)]
 
 

@@ -13,7 +13,7 @@ from jax._src import core, dtypes
 from jax._src.api import vmap
 from jax._src.basearray import Array
 from jax._src.jit.library import nested_jit
-from jax._src.lax import lax, slicing
+from jax._src.lax import lax
 from jax._src.lax.resharding import place
 from jax._src.numpy import util
 from jax._src.numpy.array_constructors import asarray
@@ -593,7 +593,7 @@ def logspace(
     >>> jnp.logspace(0, 3, 4, base=2)
     Array([1., 2., 4., 8.], dtype=float32)
     """
-    num = core.concrete_or_error(operator.index, num, "'num' argument of jnp.logspace")
+    num = core.concrete_dim_or_error(operator.index, num, "'num' argument of jnp.logspace")
     axis = core.concrete_or_error(operator.index, axis, "'axis' argument of jnp.logspace")
     if dtype is not None:
         dtype = dtypes.check_and_canonicalize_user_dtype(dtype, "logspace")
@@ -637,7 +637,7 @@ def geomspace(
     >>> jnp.geomspace(1, 8, 4)
     Array([1.       , 2.       , 4.0000005, 8.       ], dtype=float32)
     """
-    num = core.concrete_or_error(operator.index, num, "'num' argument of jnp.geomspace")
+    num = core.concrete_dim_or_error(operator.index, num, "'num' argument of jnp.geomspace")
     axis = core.concrete_or_error(operator.index, axis, "'axis' argument of jnp.geomspace")
     if dtype is not None:
         dtype = dtypes.check_and_canonicalize_user_dtype(dtype, "geomspace")
@@ -665,12 +665,10 @@ def _geomspace_impl(start, stop, *, num, endpoint, dtype, axis):
     )
     out = lax.mul(*util.promote_shapes("geomspace", turn, exponents))
     # Use the exact bounds in place of the rounded ones.
-    first = lax.broadcast_in_dim(start, (1, *out.shape[1:]), _trailing(start, out))
-    last = lax.broadcast_in_dim(stop, (1, *out.shape[1:]), _trailing(stop, out))
-    if num > 1 and endpoint:
-        out = lax.concatenate([first, slicing.slice_in_dim(out, 1, num - 1), last], 0)
-    elif num:
-        out = lax.concatenate([first, slicing.slice_in_dim(out, 1, num)], 0)
+    place = lax.broadcasted_iota(np.int32, out.shape, 0)
+    for bound, k in ((stop, num - 1), (start, 0)) if endpoint else ((start, 0),):
+        bound = lax.broadcast_in_dim(bound, out.shape, _trailing(bound, out))
+        out = lax.select(lax.eq(place, lax.full_like(place, k)), bound, out)
     if axis != 0:
         axis = canonicalize_axis(axis, out.ndim)
         out = lax.transpose(out, [*range(1, axis + 1), 0, *range(axis + 1, out.ndim)])

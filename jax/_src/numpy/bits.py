@@ -100,7 +100,7 @@ def unpackbits(
     if axis is None:
         a, axis = ravel(a), 0
     if count is not None:
-        count = core.concrete_or_error(operator.index, count, "count argument of unpackbits")
+        count = core.concrete_dim_or_error(operator.index, count, "count argument of unpackbits")
     return _unpackbits(a, axis=canonicalize_axis(axis, a.ndim), count=count, bitorder=bitorder)
 
 

@@ -440,7 +440,7 @@ def _interp(x, xp, fp, left, right, period, *, extrapolate):
         fp = lax.concatenate([_part(fp, n - 1, n, 0), fp, _part(fp, 0, 1, 0)], 0)
     n = xp.shape[0]
     place = searchsorted_arrays(xp, x, None, side="right", method="scan")
-    place = lax.clamp(lax.const(place, min(1, n - 1)), place, lax.const(place, n - 1))
+    place = lax.clamp(lax.const(place, core.min_dim(1, n - 1)), place, lax.const(place, n - 1))
     before = lax.max(lax.sub(place, lax.const(place, 1)), lax.const(place, 0))
     x0, f0 = elements_at(xp, before), elements_at(fp, before)
     dx = lax.sub(elements_at(xp, place), x0)

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from jax._src import dtypes
+from jax._src import core, dtypes
 from jax._src.basearray import Array
 from jax._src.jit.library import inline_jit, nested_jit
 from jax._src.lax import lax
@@ -138,7 +138,7 @@ def array_equal(a1: ArrayLike, a2: ArrayLike, equal_nan: bool = False) -> Array:
     True
     """
     a1, a2 = _as_array(a1), _as_array(a2)
-    if a1.shape != a2.shape:
+    if a1.ndim != a2.ndim or not all(map(core.known_equal, a1.shape, a2.shape)):
         return util.to_array(np.bool_(False))
     return _array_equal(a1, a2, equal_nan=bool(equal_nan))
 

@@ -51,7 +51,7 @@ def insert(
     axis = canonicalize_axis(axis, arr.ndim)
     n = arr.shape[axis]
     if isinstance(obj, slice):
-        obj = np.arange(*obj.indices(n))
+        obj = lax.iota(np.int32, n)[obj] if core.is_symbolic_dim(n) else np.arange(*obj.indices(n))
     else:
         util.check_arraylike("insert", 0, obj)
     indices = obj if isinstance(obj, np.ndarray) else util.to_array(obj)

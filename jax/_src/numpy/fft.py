@@ -289,7 +289,7 @@ def _transform(name, kind, a, s, axes, norm):
     a = util.ensure_arraylike(full_name, a)
     _check_norm(norm)
     if s is not None:
-        s = tuple(map(operator.index, s))
+        s = core.canonicalize_shape(s)
         if any(n <= 0 for n in s):
             raise ValueError(f"Shape should be positive. Got s={s} in {full_name}.")
     if axes is None:

@@ -62,8 +62,10 @@ def _size(n: Any, context: str) -> Any:
     return core.canonicalize_shape((n,), context)[0]
 
 
-def _offset(k: Any, name: str) -> int:
-    k = core.concrete_or_error(operator.index, k, f"'k' argument of jnp.{name}")
+def _offset(k: Any, name: str) -> Any:
+    k = core.concrete_dim_or_error(operator.index, k, f"'k' argument of jnp.{name}")
+    if core.is_symbolic_dim(k):
+        return k
     return min(max(k, -(2**30)), 2**30)  # far outside of any matrix, and fits int32
 
 
@@ -243,7 +245,7 @@ def _nonzero(mask, size):
     position = lax.reduce_sum(lax.convert_element_type(below, np.int32), (1,))
     exists = lax.lt(lax.iota(np.int32, size), counts[-1] if mask.size else np.int32(0))
     position = util.select_where(exists, position, np.int32(0))
-    columns = np.int32(mask.shape[1])
+    columns = lax.const(position, mask.shape[1])
     dtype = dtypes.default_int_dtype()
     return (
         lax.convert_element_type(lax.div(position, columns), dtype),
@@ -526,7 +528,7 @@ def vander(x: ArrayLike, N: int | None = None, increasing: bool = False) -> Arra
     x = util.lower_jax_array(x)
     if N is None:
         N = np.shape(x)[0] if np.ndim(x) == 1 else 0
-    N = core.concrete_or_error(operator.index, N, "'N' argument of jnp.vander()")
+    N = core.concrete_dim_or_error(operator.index, N, "'N' argument of jnp.vander()")
     return _vander(x, N=N, increasing=bool(increasing))
 
 
@@ -538,7 +540,7 @@ def _vander_impl(x, *, N, increasing):
         raise ValueError(f"N must be nonnegative, got {N}")
     exponents = lax.iota(x.dtype if x.dtype != np.bool_ else np.int32, N)
     if not increasing:
-        exponents = lax.sub(np.asarray(N - 1).astype(exponents.dtype)[()], exponents)
+        exponents = lax.sub(lax.const(exponents, N - 1), exponents)
     return power(lax.expand_dims(x, (1,)), lax.expand_dims(exponents, (0,)))
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -398,7 +399,7 @@ def _pad_by_function(array, width, fun, kwargs):
     for d, pair in enumerate(width):
         rows = lax.transpose(array, [*[i for i in range(array.ndim) if i != d], d])
         shape = rows.shape
-        flat = lax.reshape(rows, (int(np.prod(shape[:-1])), shape[-1]))
+        flat = lax.reshape(rows, (math.prod(shape[:-1]), shape[-1]))
         flat = api.vmap(lambda row, pair=pair, d=d: fun(row, pair, d, kwargs))(flat)
         order = list(range(array.ndim - 1))
         order.insert(d, array.ndim - 1)

@@ -546,9 +546,13 @@ def _order(name, kind, m):
     return m
 
 
-def _falling(n: int, m: int) -> Any:
+def _falling(n: Any, m: int, dtype: Any) -> Any:
     """For the powers n - 1, ..., 0: the product of the numbers from one above it to `m` above it."""
-    return np.array([math.prod(range(k + 1, k + m + 1)) for k in reversed(range(n))], float)
+    if core.is_symbolic_dim(n):
+        power = lax.rev(lax.iota(dtype, n), (0,))
+        return math.prod([lax.add(power, lax.const(power, i)) for i in range(1, m + 1)])
+    products = [math.prod(range(k + 1, k + m + 1)) for k in reversed(range(n))]
+    return lax.convert_element_type(np.array(products, float), dtype)
 
 
 @export
@@ -576,8 +580,8 @@ def polyder(p: ArrayLike, m: int = 1) -> Array:
 def _polyder(p, *, m):
     (p,) = util.promote_dtypes_inexact(p)
     p = _strong(p)
-    n = max(p.shape[0] - m, 0)
-    return lax.mul(_part(p, 0, n), lax.convert_element_type(_falling(n, m), p.dtype)) if m else p
+    n = core.max_dim(p.shape[0] - m, 0)
+    return lax.mul(_part(p, 0, n), _falling(n, m, p.dtype)) if m else p
 
 
 _polyder = nested_jit(_polyder, static_argnames=("m",))
@@ -619,7 +623,7 @@ def _polyint(p, k, *, m):
     n = p.shape[0]
     k = lax.reshape(k, (k.size,))
     k = util.broadcast_to(k, (m,))
-    terms = lax.div(p, lax.convert_element_type(_falling(n, m), p.dtype))
+    terms = lax.div(p, _falling(n, m, p.dtype))
     # The constant of integration i is integrated m - 1 - i more times.
     factorials = np.array([math.factorial(m - 1 - i) for i in range(m)], float)
     constants = lax.div(k, lax.convert_element_type(factorials, p.dtype))

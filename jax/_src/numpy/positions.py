@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import operator
 from collections.abc import Iterable, Sequence
 from typing import Any
@@ -127,7 +128,7 @@ def ravel_multi_index(
     if len(multi_index) != len(dims):
         raise ValueError(f"ravel_multi_index: {len(multi_index)=} != {len(dims)=}")
     dims = tuple(
-        [core.concrete_or_error(operator.index, d, "dims of ravel_multi_index") for d in dims]
+        [core.concrete_dim_or_error(operator.index, d, "dims of ravel_multi_index") for d in dims]
     )
     arrays = util.ensure_arraylike_tuple("ravel_multi_index", multi_index)
     for x in arrays:
@@ -159,8 +160,8 @@ def _ravel_multi_index(*arrays, dims, mode, order, dtype):
     arrays = util.broadcast_arrays(*arrays)
     if not arrays:
         return lax.full((), 0, dtype)
-    total = int(np.prod(dims))
-    wide = np.dtype(np.int32 if total < 2**31 else np.int64)
+    total = math.prod(dims)
+    wide = np.dtype(np.int64 if core.is_constant_dim(total) and total >= 2**31 else np.int32)
     out, stride = None, 1
     pairs = list(zip(arrays, dims))
     for x, n in pairs if order == "F" else pairs[::-1]:

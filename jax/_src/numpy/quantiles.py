@@ -354,7 +354,7 @@ def _weighted(a, w, q, ignore_nan):
         lax.broadcast_in_dim(target, (*shape, n), range(len(shape))),
     )
     index = reductions.sum(below, axis=-1, dtype=np.int32)
-    index = lax.clamp(np.int32(0), index, np.int32(n - 1))
+    index = lax.clamp(np.int32(0), index, lax.const(index, n - 1))
     out = _pick(a, index, q.ndim)
     bad = reductions.any(invalid, axis=-1)
     if not ignore_nan:

@@ -282,7 +282,7 @@ def histogram_bin_edges(
     if np.ndim(bins) == 1:
         dtype = dtypes.to_inexact_dtype(dtypes.result_type(a, bins))
         return lax.convert_element_type(bins, dtypes.canonicalize_dtype(dtype))
-    count = core.concrete_or_error(operator.index, bins, "bins argument of histogram_bin_edges")
+    count = core.concrete_dim_or_error(operator.index, bins, "bins argument of histogram_bin_edges")
     dtype = dtypes.canonicalize_dtype(dtypes.to_inexact_dtype(a.dtype))
     if range is None:
         if not a.size:
@@ -328,11 +328,12 @@ def histogram(
     """
     if isinstance(bins, str):
         raise NotImplementedError("string values for `bins` not implemented.")
+    if not core.is_symbolic_dim(bins):
+        (bins,) = util.arraylike("histogram", bins)
     if weights is None:
-        a, bins = util.arraylike("histogram", a, bins)
-        (a,) = util.promote_dtypes_inexact(a)
+        (a,) = util.promote_dtypes_inexact(*util.arraylike("histogram", a))
     else:
-        a, bins, weights = util.arraylike("histogram", a, bins, weights)
+        a, weights = util.arraylike("histogram", a, weights)
         if np.shape(a) != np.shape(weights):
             raise ValueError("weights should have the same shape as a.")
         a, weights = util.promote_dtypes_inexact(a, weights)

@@ -169,7 +169,7 @@ def _runs(x, *, equal_nan, ordered):
         columns = [x]
     else:
         flat = lax.reshape(x, (x.shape[0], math.prod(x.shape[1:])))
-        columns = [lax.squeeze(c, (1,)) for c in lax.split(flat, (1,) * flat.shape[1], 1)]
+        columns = [lax.squeeze(c, (1,)) for c in lax.split(flat, (1,) * int(flat.shape[1]), 1)]
     if not columns:  # slices without elements are all equal
         order = lax.iota(dtypes.default_int_dtype(), x.shape[0])
     elif ordered:

@@ -122,7 +122,7 @@ def _cov(m, y, fweights, aweights, *, rowvar, ddof):
     n = x.shape[1]
     if n == 0:  # the mean of no observations is NaN
         out = lax.full((x.shape[0], x.shape[0]), np.nan, x.dtype)
-        return lax.squeeze(out, [d for d in (0, 1) if out.shape[d] == 1])
+        return lax.squeeze(out, [d for d in (0, 1) if core.known_equal(out.shape[d], 1)])
     real = util.complex_elem_type(x.dtype)
     w = None
     for weights in (fweights, aweights):
@@ -150,7 +150,7 @@ def _cov(m, y, fweights, aweights, *, rowvar, ddof):
         other = lax.conj(other)
     products = lax.dot_general(x, other, (((1,), (1,)), ((), ())), preferred_element_type=x.dtype)
     out = lax.div(products, lax.convert_element_type(freedom, x.dtype))
-    return lax.squeeze(out, [d for d in (0, 1) if out.shape[d] == 1])
+    return lax.squeeze(out, [d for d in (0, 1) if core.known_equal(out.shape[d], 1)])
 
 
 _cov = nested_jit(_cov, static_argnames=("rowvar", "ddof"))

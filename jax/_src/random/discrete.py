@@ -61,10 +61,11 @@ def choice(key, a, shape=(), replace: bool = True, p=None, axis: int = 0, mode: 
     if not isinstance(shape, (tuple, list)) and not np.ndim(shape):
         raise TypeError(f"shape argument of jax.random.choice must be a sequence, got {shape}")
     shape = shape_of("choice", shape)
-    (a,) = arraylike("choice", a)
+    if not core.is_symbolic_dim(a):
+        (a,) = arraylike("choice", a)
     ndim = np.ndim(a)
     if not ndim:
-        n_inputs = core.concrete_or_error(int, a, "The error occurred in jax.random.choice()")
+        n_inputs = core.concrete_dim_or_error(int, a, "The error occurred in jax.random.choice()")
         out_shape = shape
         out_dtype = dtypes.default_int_dtype()
     else:

@@ -8,7 +8,7 @@ from functools import partial
 import numpy as np
 
 from jax._src.basearray import Array
-from jax._src.core.avals import ShapedArray
+from jax._src.core.avals import ShapedArray, is_symbolic_dim
 from jax._src.lax.lax.arithmetic import add
 from jax._src.lax.lax.convert import convert_element_type
 from jax._src.lax.lax.create import broadcasted_iota, full, full_like
@@ -62,7 +62,8 @@ def tri(dtype: DTypeLike, shape: Shape, offset: int | Array) -> Array:
     n, m = shape
     rows = broadcasted_iota(np.int32, (n, m), 0)
     columns = broadcasted_iota(np.int32, (n, m), 1)
-    offset = np.int32(offset) if isinstance(offset, int) else offset
+    if isinstance(offset, int) or is_symbolic_dim(offset):
+        offset = const(rows, offset)
     return convert_element_type(ge(add(rows, offset), columns), dtype)
 
 

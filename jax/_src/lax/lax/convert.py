@@ -26,6 +26,7 @@ from jax._src.lax.rules import (
     unary_primitive,
     with_sharding,
 )
+from jax._src.lib.mlir import ir
 from jax._src.lib.mlir.dialects import hlo
 from jax._src.named_sharding import NamedSharding
 from jax._src.sharding import Sharding
@@ -367,9 +368,35 @@ def _bitcast_batch(args, dims, *, new_dtype):
 
 
 def _bitcast_lower(ctx, x, *, new_dtype):
-    (aval_out,) = ctx.avals_out
+    (aval,), (aval_out,) = ctx.avals_in, ctx.avals_out
+    if aval_out.ndim != aval.ndim and not core.is_constant_shape(aval.shape):
+        x = _bits_of_other_size(ctx, x, aval, aval_out)
     out = hlo.bitcast_convert(mlir.aval_to_ir_type(ctx.module_context, aval_out), x)
     return [with_sharding(ctx, out, aval_out)]
+
+
+def _bits_of_other_size(ctx, x, aval, aval_out):
+    """The bits as unsigned integers of another size, by shifts: XLA does not refine such a bitcast's shape."""
+    of_type = lambda a, dtype: mlir.aval_to_ir_type(ctx.module_context, a.update(dtype=dtype))
+    size, size_out = dtypes.itemsize_bits(aval.dtype), dtypes.itemsize_bits(aval_out.dtype)
+    uint, uint_out = (dtypes.dtype(f"uint{n}") for n in (size, size_out))
+    larger, parts = (uint, aval_out) if size > size_out else (uint_out, aval)
+    shifts = mlir.ir_constant(np.arange(parts.shape[-1]).astype(larger) * min(size, size_out))
+    parts = parts.update(dtype=larger)
+    shifts = mlir.broadcast_in_dim(ctx, shifts, parts, broadcast_dimensions=(parts.ndim - 1,))
+    x = hlo.bitcast_convert(of_type(aval, uint), x)
+    if size > size_out:
+        x = mlir.broadcast_in_dim(ctx, x, parts, broadcast_dimensions=range(aval.ndim))
+        return hlo.convert(of_type(aval_out, uint_out), hlo.shift_right_logical(x, shifts))
+    x = hlo.shift_left(hlo.convert(of_type(aval, uint_out), x), shifts)
+    zero = mlir.ir_constant(np.zeros((), uint_out))
+    op = hlo.ReduceOp(
+        [of_type(aval_out, uint_out)], [x], [zero], mlir.dense_int_array([aval_out.ndim])
+    )
+    block = op.regions[0].blocks.append(zero.type, zero.type)
+    with ir.InsertionPoint(block):
+        hlo.return_([hlo.or_(*block.arguments)])
+    return op.result
 
 
 bitcast_convert_type_p = standard_primitive(

@@ -137,11 +137,6 @@ def _rng_bit_generator_sharding(key, *, out_sharding, **_):
 
 def _rng_bit_generator_lower(ctx, key, *, shape, dtype, algorithm, out_sharding):
     (key_aval,), (_, aval_out) = ctx.avals_in, ctx.avals_out
-    if not core.is_constant_shape(shape):
-        raise NotImplementedError(
-            f"rng_bit_generator needs a constant shape, got {shape}. Use keys of the implementation "
-            "'threefry2x32', whose bits may have symbolic sizes."
-        )
     bits_type = mlir.aval_to_ir_type(ctx.module_context, aval_out)
     state, state_type = key, key.type
     if key_aval.dtype == np.uint32:  # XLA's generator state is two uint64 numbers
@@ -150,9 +145,17 @@ def _rng_bit_generator_lower(ctx, key, *, shape, dtype, algorithm, out_sharding)
         state_type = ir.RankedTensorType.get([2], u64)
         state = hlo.bitcast_convert(state_type, pairs)
     name = {0: "DEFAULT", 1: "THREE_FRY", 2: "PHILOX"}[int(algorithm)]
-    new_state, bits = hlo.RngBitGeneratorOp(
-        state_type, bits_type, hlo.RngAlgorithmAttr.get(name), state
-    ).results
+    attribute = hlo.RngAlgorithmAttr.get(name)
+    if core.is_constant_shape(shape):
+        op = hlo.RngBitGeneratorOp(state_type, bits_type, attribute, state)
+    else:  # a call that the compiler turns into the operation, when it refines shapes
+        op = hlo.CustomCallOp(
+            [state_type, bits_type],
+            [state, mlir.eval_dynamic_shape_as_tensor(ctx, shape)],
+            call_target_name=ir.StringAttr.get("stablehlo.dynamic_rng_bit_generator"),
+        )
+        op.attributes["rng_algorithm"] = attribute
+    new_state, bits = op.results
     if key_aval.dtype == np.uint32:
         pairs = hlo.bitcast_convert(
             ir.RankedTensorType.get([2, 2], ir.IntegerType.get_unsigned(32)), new_state

@@ -392,12 +392,26 @@ def _top_k_batch(args, bdims, *, k, axis):
 
 
 def _top_k_hlo(ctx, x, k):
+    if not core.is_constant_dim(k):
+        return _top_k_symbolic(ctx, x, k)
     op = chlo.TopKOp(x, mlir.i64_attr(k))
     return op.values, op.indices
 
 
+def _top_k_symbolic(ctx, x, k):
+    """A call that the compiler turns into the operation, when it refines shapes."""
+    types = ir.RankedTensorType(x.type), ir.IntegerType.get_signless(32)
+    shape = [*types[0].shape[:-1], ir.ShapedType.get_dynamic_size()]
+    op = hlo.CustomCallOp(
+        [ir.RankedTensorType.get(shape, t) for t in (types[0].element_type, types[1])],
+        [x, *mlir.eval_dynamic_shape_as_vals(ctx, (k,))],
+        call_target_name=ir.StringAttr.get("stablehlo.dynamic_top_k"),
+    )
+    return list(op.results)
+
+
 def _top_k_cpu(ctx, x, k):
-    if sort_kernels.can_top_k(ctx):
+    if core.is_constant_dim(k) and sort_kernels.can_top_k(ctx):
         return sort_kernels.top_k(ctx, x, _widened(ctx.avals_in[0]).dtype, k)
     return _top_k_hlo(ctx, x, k)
 
@@ -414,7 +428,7 @@ def _top_k_lower(find, ctx, x, *, k, axis):
         x = hlo.transpose(x, mlir.dense_int_array(perm))
     outs = list(find(ctx, x, k))
     if wide is not aval:
-        shape = ir.RankedTensorType(outs[0].type).shape
+        shape = tuple([ctx.avals_out[0].shape[d] for d in perm])
         outs[0] = mlir.convert_hlo(ctx, outs[0], wide.update(shape=shape), aval.update(shape=shape))
     if axis != last:
         outs = [hlo.transpose(o, mlir.dense_int_array(perm)) for o in outs]

@@ -137,7 +137,7 @@ def _ppermute_batch(axis_data, args, dims, *, axis_name, perm):
     x = at_front(axis_data, x, d)
     axes = with_mesh_axes(axis_data, _in_mesh_order(axis_name))
     before, after, rest = around(axes, name)
-    size = axis_data.size
+    size = int(axis_data.size)  # an error if it is symbolic
     # Between each two indices of the mapped axis: the permutation of the other axes' indices.
     by_pair: dict[tuple[int, int], list[tuple[int, int]]] = {}
     for s, t in perm:

@@ -16,7 +16,8 @@ def window_sizes(operand_shape, update_shape, dnums):
     """Return the slice sizes of the gather that reads a scatter's windows."""
     dropped = {*dnums.inserted_window_dims, *dnums.operand_batching_dims}
     sizes = iter([update_shape[d] for d in dnums.update_window_dims])
-    return tuple([min(n, 1) if d in dropped else next(sizes) for d, n in enumerate(operand_shape)])
+    one = lambda n: 1 if core.is_symbolic_dim(n) else min(n, 1)
+    return tuple([one(n) if d in dropped else next(sizes) for d, n in enumerate(operand_shape)])
 
 
 def _gather_at(x, indices, update_shape, dnums, mode, **params):

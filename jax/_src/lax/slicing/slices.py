@@ -112,7 +112,7 @@ def index_in_dim(
     >>> lax.index_in_dim(jnp.arange(6).reshape(2, 3), -1, keepdims=False).tolist()
     [3, 4, 5]
     """
-    index = operator.index(index)
+    index = core.concrete_dim_or_error(operator.index, index, "index_in_dim")
     axis = _check_axis(axis, np.ndim(operand))
     size = np.shape(operand)[axis]
     if not -size <= index < size:

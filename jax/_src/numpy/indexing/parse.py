@@ -363,11 +363,14 @@ def _symbolic_slice(s: slice, size: Any) -> Slice:
     n = core.max_dim(start - stop, 0)
     if step == -1:
         return Slice(start + 1 - n, n, 1, start + 1, True)
-    n = (n - step - 1) // -step
-    last = start + (n - 1) * step
-    if not core.definitely_greater(n, 0):
-        last = core.min_dim(last, start + 1)  # there may be no positions
-    return Slice(last, n, -step, start + 1, True)
+    last = start + (n - 1) // -step * step
+    if not (
+        core.definitely_greater(n, 0)
+        and core.definitely_greater(last, -1)
+        and core.definitely_greater(start + 2, last)
+    ):  # there may be no positions, or it is not found that they are in bounds: another form
+        last = core.min_dim(start + 1 - n + (n - 1) % -step, start + 1)
+    return Slice(last, (n - step - 1) // -step, -step, start + 1, True)
 
 
 def _sized_window(s: indexing.Slice, size: Any, wrap: bool) -> Slice:

@@ -415,8 +415,11 @@ def _split(name, ary, indices_or_sections, axis, equal=True):
             raise ValueError(
                 f"array split does not result in an equal division: rest is {size % n}"
             )
+        if type(n) is not int:
+            int(n)  # says that a constant is required
         part, rest = divmod(size, n)
-        sizes = [part + 1] * rest + [part] * (n - rest) if not equal else [part] * n
+        cuts = [i * part + (core.min_dim(i, rest) if not equal else 0) for i in range(n)]
+        sizes = _diff([*cuts, size]) if not equal else [part] * n
     sizes = [d if core.is_symbolic_dim(d) else int(d) for d in sizes]
     negative = [d for d in sizes if type(d) is int and d < 0]
     if negative:

@@ -205,7 +205,7 @@ def squeeze(a: ArrayLike, axis: int | Sequence[int] | None = None) -> Array:
     """
     a = operand("squeeze", a)
     if axis is None:
-        dims = tuple([i for i, d in enumerate(a.shape) if core.definitely_equal(d, 1)])
+        dims = tuple([i for i, d in enumerate(a.shape) if core.known_equal(d, 1)])
     else:
         dims = canonicalize_axis_tuple(axis, a.ndim, allow_duplicate=True)
     return lax.squeeze_p.bind(a, dimensions=dims) if dims else a

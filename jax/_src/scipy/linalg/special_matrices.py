@@ -12,6 +12,7 @@ from jax._src import core, dtypes
 from jax._src.basearray import Array
 from jax._src.jit.library import nested_jit
 from jax._src.lax import lax
+from jax._src.lax.control_flow import scan
 from jax._src.numpy import util
 from jax._src.numpy.array_constructors import asarray
 from jax._src.numpy.ufuncs_unary import absolute
@@ -259,13 +260,12 @@ def leslie(f: ArrayLike, s: ArrayLike) -> Array:
             "Incorrect lengths for f and s. The length of s along the last axis must be one less than the "
             f"length of f; got f shape {f.shape} and s shape {s.shape}."
         )
-    if n < 2:
+    if core.definitely_greater(2, n):
         raise ValueError(
             f"The length of f along the last axis must be at least 2; got shape {f.shape}."
         )
-    which = np.zeros((n, n), int)
-    which[0] = np.arange(1, n + 1)
-    which[np.arange(1, n), np.arange(n - 1)] = np.arange(n + 1, 2 * n)
+    i, j = _grid(n, n)
+    which = (i == 0) * (1 + j) + (i == j + 1) * (n + 1 + j)
     zero = np.zeros((1,), f.dtype)
     return _joined(util.to_array(zero), f, s)[..., which]
 
@@ -288,7 +288,7 @@ def convolution_matrix(a: ArrayLike, n: int, mode: str = "full") -> Array:
     >>> jax.scipy.linalg.convolution_matrix(jnp.array([1, 2]), 2).tolist()
     [[1, 0], [2, 1], [0, 2]]
     """
-    n = operator.index(n)
+    n = _index(n, "convolution_matrix")
     if n <= 0:
         raise ValueError(f"n must be a positive integer; got {n}.")
     if mode not in ("full", "valid", "same"):
@@ -314,13 +314,18 @@ def _size(n: Any, name: str) -> int:
     return core.max_dim(_index(n, name), 0)
 
 
-def _known_size(n: Any, name: str) -> int:
-    n = _size(n, name)
-    if core.is_symbolic_dim(n):
-        raise NotImplementedError(
-            f"jax.scipy.linalg.{name}: elements are computed exactly, which needs a constant size, got {n}."
-        )
-    return n
+def _binomials(n: Any) -> Array:
+    """`comb(i, j)` for a symbolic size, in floating point: each row is made of the one before."""
+
+    def next_row(row, _):
+        return row + lax.concatenate([row[:1] * 0, row[:-1]], 0), row
+
+    first = _as_float(lax.iota(np.int32, n) == 0)
+    return scan(next_row, first, None, length=n)[1]
+
+
+def _product(a: Array, b: Array) -> Array:
+    return lax.dot(a, b, precision=lax.Precision.HIGHEST)
 
 
 def _as_float(x: Any) -> Array:
@@ -354,7 +359,9 @@ def _index(n, name):
 
 @export
 def invhilbert(n: int) -> Array:
-    """Makes the inverse of `hilbert(n)`. Unlike the original's, it is exact up to one rounding.
+    """Makes the inverse of `hilbert(n)`.
+
+    Unlike the original's, it is exact up to one rounding, unless the size is symbolic.
 
     Args:
       n: number of rows and columns.
@@ -362,7 +369,9 @@ def invhilbert(n: int) -> Array:
     >>> jax.scipy.linalg.invhilbert(2).tolist()
     [[4.0, -6.0], [-6.0, 12.0]]
     """
-    n = _known_size(n, "invhilbert")
+    n = _size(n, "invhilbert")
+    if core.is_symbolic_dim(n):
+        return _invhilbert_of_symbolic_size(n)
 
     def element(i, j):
         size = (i + j + 1) * math.comb(n + i, n - j - 1) * math.comb(n + j, n - i - 1)
@@ -371,6 +380,16 @@ def invhilbert(n: int) -> Array:
     return _as_float(
         [[float(element(i, j)) for j in range(n)] for i in range(n)] or np.zeros((0, 0))
     )
+
+
+def _invhilbert_of_symbolic_size(n: Any) -> Array:
+    i, j = _grid(n, n)
+    k = _as_float(lax.iota(np.int32, n))
+    size = _as_float(asarray(n))
+    # p[k] / p[k - 1] for elements p[i] p[j] / (i + j + 1).
+    steps = lax.select(k == 0, k * 0 + size, (k - size) * (k + size) / lax.max(k * k, k * 0 + 1))
+    p = lax.cumprod(steps)
+    return p[:, None] * p[None] / _as_float(i + j + 1)
 
 
 _KINDS = ["symmetric", "lower", "upper"]
@@ -393,7 +412,8 @@ def pascal(n: int, kind: str | None = None) -> Array:
         `comb(i + j, i)`.
 
     Returns:
-      Floating-point array; unlike the original's, its elements are exact up to one rounding.
+      Floating-point array; unlike the original's, its elements are exact up to one rounding,
+      unless the size is symbolic.
 
     Raises:
       ValueError: if `kind` is unknown.
@@ -401,7 +421,12 @@ def pascal(n: int, kind: str | None = None) -> Array:
     >>> jax.scipy.linalg.pascal(3).tolist()
     [[1.0, 1.0, 1.0], [1.0, 2.0, 3.0], [1.0, 3.0, 6.0]]
     """
-    kind, n = _kind(kind), _known_size(n, "pascal")
+    kind, n = _kind(kind), _size(n, "pascal")
+    if core.is_symbolic_dim(n):
+        triangle = _binomials(n)
+        if kind == "symmetric":
+            return _product(triangle, triangle.T)
+        return triangle if kind == "lower" else triangle.T
     pick = {
         "symmetric": lambda i, j: math.comb(i + j, i),
         "lower": math.comb,
@@ -412,7 +437,7 @@ def pascal(n: int, kind: str | None = None) -> Array:
 
 @export
 def invpascal(n: int, kind: str | None = None) -> Array:
-    """Makes the inverse of `pascal(n, kind)`, exact up to one rounding.
+    """Makes the inverse of `pascal(n, kind)`, exact up to one rounding unless the size is symbolic.
 
     Args:
       n, kind: as for `pascal`.
@@ -420,7 +445,13 @@ def invpascal(n: int, kind: str | None = None) -> Array:
     >>> jax.scipy.linalg.invpascal(2).tolist()
     [[2.0, -1.0], [-1.0, 1.0]]
     """
-    kind, n = _kind(kind), _known_size(n, "invpascal")
+    kind, n = _kind(kind), _size(n, "invpascal")
+    if core.is_symbolic_dim(n):
+        i, j = _grid(n, n)
+        triangle = _binomials(n) * (1 - 2 * ((i + j) % 2))
+        if kind == "symmetric":
+            return _product(triangle.T, triangle)
+        return triangle if kind == "lower" else triangle.T
     lower = [
         [(-1) ** (i - j) * math.comb(i, j) if i >= j else 0 for j in range(n)] for i in range(n)
     ]
