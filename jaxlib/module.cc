@@ -24,6 +24,8 @@ nb::dict Handlers() {
   handlers["jaxlib_ext_top_k"] = Capsule(JaxlibExtTopK);
   handlers["jaxlib_ext_cumulative"] = Capsule(JaxlibExtCumulative);
   handlers["jaxlib_ext_threefry_bits"] = Capsule(JaxlibExtThreefryBits);
+  // The same, with results that have floating-point types.
+  handlers["jaxlib_ext_threefry_bits_of_floats"] = Capsule(JaxlibExtThreefryBits);
   handlers["jaxlib_ext_scatter_add"] = Capsule(JaxlibExtScatterAdd);
   handlers["jaxlib_ext_search_sorted"] = Capsule(JaxlibExtSearchSorted);
   return handlers;

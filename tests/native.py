@@ -64,6 +64,7 @@ def extension() -> types.ModuleType:
         "jaxlib_ext_top_k": jax.ffi.pycapsule(kernels.JaxlibExtTopK),
         "jaxlib_ext_cumulative": jax.ffi.pycapsule(kernels.JaxlibExtCumulative),
         "jaxlib_ext_threefry_bits": jax.ffi.pycapsule(kernels.JaxlibExtThreefryBits),
+        "jaxlib_ext_threefry_bits_of_floats": jax.ffi.pycapsule(kernels.JaxlibExtThreefryBits),
         "jaxlib_ext_scatter_add": jax.ffi.pycapsule(kernels.JaxlibExtScatterAdd),
         "jaxlib_ext_search_sorted": jax.ffi.pycapsule(kernels.JaxlibExtSearchSorted),
     }

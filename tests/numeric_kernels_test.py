@@ -168,6 +168,17 @@ def test_random_numbers():
     assert_same(f, np.array([0, 42], np.uint32), target="jaxlib_ext_threefry_bits")
 
 
+@pytest.mark.parametrize("sample", [jax.random.uniform, jax.random.normal])
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_random_numbers_take_the_place_of_their_bits(sample, dtype):
+    f = lambda data: sample(jax.random.wrap_key_data(data), (100, 200), dtype)
+    data = np.array([0, 42], np.uint32)
+    out = assert_same(f, data, target="jaxlib_ext_threefry_bits_of_floats")
+    with config.enable_x64(True):
+        memory = jax.jit(f).lower(data).compile().memory_analysis()
+    assert memory.temp_size_in_bytes < out.nbytes / 2
+
+
 @pytest.mark.parametrize("dtype", [*NUMBERS, "float32", "float64"])
 @pytest.mark.parametrize("mode", ["drop", "clip", "promise_in_bounds"])
 def test_scatter_add(dtype, mode):

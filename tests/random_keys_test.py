@@ -148,13 +148,16 @@ def test_functions_of_an_implementation_must_return_keys_or_bits(name, transform
 
 @pytest.mark.parametrize("partitionable", [True, False])
 @pytest.mark.parametrize("impl", ["threefry2x32", "rbg"])
-def test_bits_for_one_use(impl, partitionable):
+@pytest.mark.parametrize("consumer", ["sort", "floats"])
+def test_bits_for_a_consumer(impl, consumer, partitionable):
     with jax.threefry_partitionable(partitionable):
         keys = jax.random.split(jax.random.key(1, impl=impl), 2)
         for width in (8, 32, 64):
             draw = lambda key, **how: prng.random_bits(key, width, (3, 5), **how)
             with jax.enable_x64(True):
                 np.testing.assert_array_equal(
-                    jax.jit(lambda keys: jax.vmap(lambda k: draw(k, once=True))(keys))(keys),
+                    jax.jit(lambda keys: jax.vmap(lambda k: draw(k, consumer=consumer))(keys))(
+                        keys
+                    ),
                     jax.jit(lambda keys: jax.vmap(draw)(keys))(keys),
                 )

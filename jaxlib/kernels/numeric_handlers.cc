@@ -69,9 +69,11 @@ void CheckedThreefryBits(ffi::ThreadPool& pool, const ffi::AnyBuffer& keys,
                       got());
   }
   const ffi::DataType type = bits->element_type();
-  if ((type != ffi::U8 && type != ffi::U16 && type != ffi::U32 && type != ffi::U64) ||
+  // Of floating-point numbers, the bits are those of their representation.
+  const bool floats = type == ffi::F32 || type == ffi::F64;
+  if ((!floats && type != ffi::U8 && type != ffi::U16 && type != ffi::U32 && type != ffi::U64) ||
       !AreSizes(bits->dimensions())) {
-    throw InvalidCall("the result must be an array of U8, U16, U32 or U64" + got());
+    throw InvalidCall("the result must be an array of U8, U16, U32, U64, F32 or F64" + got());
   }
   const size_t num_keys = Elements(keys) / 2;
   const size_t size = num_keys == 0 ? 0 : Elements(*bits) / num_keys;

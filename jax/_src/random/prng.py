@@ -6,7 +6,7 @@ An implementation (`PRNGImpl`) has functions of one raw key; the primitives map 
 
 import functools
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
@@ -36,24 +36,25 @@ class PRNGImpl:
       fold_in: (key, uint32 scalar) -> key.
       name: the name to give to `jax.random.key(impl=...)`.
       tag: short name, printed in dtypes.
-      random_bits_once: draws the same bits as `random_bits`, for consumers that read each element
-        once; by default it is the same function.
+      random_bits_for: by the name of a consumer, functions that draw the same bits as `random_bits` in
+        the form that suits it: "sort", which reads each element once, or "floats", which makes
+        floating-point numbers of the same width. By default all are `random_bits`.
     """
 
     __slots__ = (
-        "key_shape", "seed", "split", "random_bits", "random_bits_once", "fold_in", "name", "tag",
+        "key_shape", "seed", "split", "random_bits", "random_bits_for", "fold_in", "name", "tag",
     )  # fmt: skip
 
     def __init__(
         self, key_shape: tuple[int, ...], seed: Callable, split: Callable, random_bits: Callable,
         fold_in: Callable, name: str = "<unnamed>", tag: str = "?",
-        random_bits_once: Callable | None = None,
+        random_bits_for: tuple[tuple[str, Callable], ...] = (),
     ):  # fmt: skip
         self.key_shape = tuple(key_shape)
         self.seed = seed
         self.split = split
         self.random_bits = random_bits
-        self.random_bits_once = random_bits_once or random_bits
+        self.random_bits_for = tuple(random_bits_for)
         self.fold_in = fold_in
         self.name = name
         self.tag = tag
@@ -69,7 +70,7 @@ class PRNGImpl:
             return find_impl, (self.name,)
         return the_impl, (
             self.key_shape, self.seed, self.split, self.random_bits, self.fold_in, self.name, self.tag,
-            self.random_bits_once,
+            self.random_bits_for,
         )  # fmt: skip
 
     def call(self, name: str, *args: Any, shape: tuple[int, ...] = ()) -> Any:
@@ -556,15 +557,15 @@ _UINTS = {
 }
 
 
-def _bits_types(keys, *, bit_width, shape, once=False):
+def _bits_types(keys, *, bit_width, shape, consumer=None):
     _check_keys("random_bits", keys)
     if bit_width not in _UINTS:
         raise TypeError(f"random_bits: bit_width must be 8, 16, 32 or 64, got {bit_width}")
     return _with_dims(keys, shape, _UINTS[bit_width])
 
 
-def _bits_raw(data, *, impl, bit_width, shape, once=False):
-    bits = impl.random_bits_once if once else impl.random_bits
+def _bits_raw(data, *, impl, bit_width, shape, consumer=None):
+    bits = dict(impl.random_bits_for).get(consumer, impl.random_bits)
     dtype = _UINTS[bit_width]
 
     def draw(key):
@@ -576,13 +577,19 @@ def _bits_raw(data, *, impl, bit_width, shape, once=False):
 random_bits_p = _primitive("random_bits", _bits_types, _bits_raw)
 
 
-def random_bits(keys, bit_width: int, shape: tuple[int, ...], *, once: bool = False):
+def random_bits(
+    keys,
+    bit_width: int,
+    shape: tuple[int, ...],
+    *,
+    consumer: Literal["sort", "floats"] | None = None,
+):
     """Draw unsigned integers of `bit_width` bits, of shape (*keys.shape, *shape).
 
-    `once` promises that the consumer reads each element once, as a sort does, so that the bits may
-    be fused into it.
+    What `consumer` says the bits are for does not change them, but how they are computed: see
+    `PRNGImpl`.
     """
-    how = {"once": True} if once else {}
+    how = {} if consumer is None else {"consumer": consumer}
     return random_bits_p.bind(keys, bit_width=bit_width, shape=shape, **how)
 
 
@@ -646,7 +653,8 @@ def random_clone(keys):
 
 threefry_prng_impl = PRNGImpl(
     (2,), threefry.seed, threefry.split, threefry.random_bits, threefry.fold_in,
-    name="threefry2x32", tag="fry", random_bits_once=threefry.random_bits_once,
+    name="threefry2x32", tag="fry",
+    random_bits_for=(("sort", threefry.bits_to_sort), ("floats", threefry.bits_of_floats)),
 )  # fmt: skip
 register_prng(threefry_prng_impl)
 
@@ -733,4 +741,4 @@ def define_prng_impl(
     Returns:
       The implementation.
     """
-    return the_impl(tuple(key_shape), seed, split, random_bits, fold_in, name, tag, random_bits)
+    return the_impl(tuple(key_shape), seed, split, random_bits, fold_in, name, tag, ())

@@ -13,6 +13,7 @@ from jax._src.api import jit, vmap
 from jax._src.core import Primitive, ShapedArray
 from jax._src.interpreters import ad, batching, mlir
 from jax._src.lax import control_flow, lax, native_calls, slicing
+from jax._src.lib.mlir.dialects import hlo
 
 _ROTATIONS = ((13, 15, 26, 6), (17, 29, 16, 24))
 _PARITY = np.uint32(0x1BD11BDA)
@@ -216,11 +217,13 @@ def fold_in(key, data):
 # Bits for arrays of keys, as one operation that a native kernel can do.
 
 _KERNEL = "jaxlib_ext_threefry_bits"
+_FLOATS_KERNEL = "jaxlib_ext_threefry_bits_of_floats"
+_FLOATS = {32: np.dtype(np.float32), 64: np.dtype(np.float64)}
 _MIN_KERNEL_SIZE = 256
 threefry_bits_p = Primitive("threefry_bits")
 
 
-def _bits_type(keys, *, bit_width, shape):
+def _bits_type(keys, *, bit_width, shape, floats):
     return ShapedArray(
         (*keys.shape[:-1], *shape),
         np.dtype(_UINTS[bit_width]),
@@ -228,12 +231,12 @@ def _bits_type(keys, *, bit_width, shape):
     )
 
 
-def _bits_batch(args, dims, *, bit_width, shape):
+def _bits_batch(args, dims, **params):
     keys = batching.moveaxis(args[0], dims[0], 0)
-    return threefry_bits_p.bind(keys, bit_width=bit_width, shape=shape), 0
+    return threefry_bits_p.bind(keys, **params), 0
 
 
-def _bits_by_hash(keys, *, bit_width, shape):
+def _bits_by_hash(keys, *, bit_width, shape, floats):
     draw = functools.partial(
         _hashed_counters, hash_=threefry2x32_p.bind, bit_width=bit_width, shape=shape
     )
@@ -245,10 +248,16 @@ def _bits_by_hash(keys, *, bit_width, shape):
 _lower_bits = mlir.lower_fun(_bits_by_hash, multiple_results=False)
 
 
-def _lower_bits_cpu(ctx, keys, *, bit_width, shape):
+def _lower_bits_cpu(ctx, keys, *, bit_width, shape, floats):
     if not native_calls.can_call_whole(ctx, _KERNEL):
-        return _lower_bits(ctx, keys, bit_width=bit_width, shape=shape)
-    return native_calls.call(ctx, _KERNEL, [keys], ctx.avals_in, ctx.avals_out, {})
+        return _lower_bits(ctx, keys, bit_width=bit_width, shape=shape, floats=floats)
+    (out,) = ctx.avals_out
+    if not (floats and bit_width in _FLOATS and native_calls.can_call(ctx, _FLOATS_KERNEL)):
+        return native_calls.call(ctx, _KERNEL, [keys], ctx.avals_in, [out], {})
+    # The compiler puts what a loop computes in the place of its operand only if both have the same type.
+    numbers = out.update(dtype=_FLOATS[bit_width])
+    bits = native_calls.call(ctx, _FLOATS_KERNEL, [keys], ctx.avals_in, [numbers], {})
+    return [hlo.bitcast_convert(mlir.aval_to_ir_type(ctx.module_context, out), *bits)]
 
 
 threefry_bits_p.def_abstract_eval(_bits_type)
@@ -258,7 +267,7 @@ mlir.register_lowering(threefry_bits_p, _lower_bits)
 mlir.register_lowering(threefry_bits_p, _lower_bits_cpu, platform="cpu")
 
 
-def random_bits(key, bit_width: int, shape):
+def random_bits(key, bit_width: int, shape, *, floats: bool = False):
     """Draw unsigned integers of `bit_width` bits."""
     aval = core.typeof(key)
     if (
@@ -267,11 +276,15 @@ def random_bits(key, bit_width: int, shape):
         and core.is_constant_shape(shape)
         and math.prod(shape) >= _MIN_KERNEL_SIZE
     ):
-        return threefry_bits_p.bind(key, bit_width=bit_width, shape=tuple(shape))
+        return threefry_bits_p.bind(key, bit_width=bit_width, shape=tuple(shape), floats=floats)
     return _random_bits(threefry2x32_p.bind, key, bit_width, shape)
 
 
-def random_bits_once(key, bit_width: int, shape):
+# Draws the same bits in memory that the numbers made of them can take.
+bits_of_floats = functools.partial(random_bits, floats=True)
+
+
+def bits_to_sort(key, bit_width: int, shape):
     """Draw the same bits as `random_bits`, in a form that the compiler may fuse into a consumer.
 
     Use it if the consumer reads each element once; otherwise fusion would repeat the hash.

@@ -117,7 +117,7 @@ def unit_floats(key, shape: tuple[int, ...], dtype: np.dtype):
             f"uniform only accepts 8-, 16-, 32-, or 64-bit dtypes, got {dtypes.dtype_name(dtype)}."
         )
     rng_bits = 8 if nmant < 8 else nbits
-    random = prng.random_bits(key, rng_bits, shape)
+    random = prng.random_bits(key, rng_bits, shape, consumer="floats")
     uint = _UINTS[nbits]
     if rng_bits != nbits:
         random = lax.convert_element_type(random, uint)
@@ -295,7 +295,7 @@ def shuffle(key, x, *, axis):
     rounds = math.ceil(3 * math.log(max(1, x.size)) / math.log(np.iinfo(np.uint32).max))
     for _ in range(rounds):
         key, subkey = pair(key)
-        sort_keys = prng.random_bits(subkey, 32, x.shape, once=True)
+        sort_keys = prng.random_bits(subkey, 32, x.shape, consumer="sort")
         _, x = lax.sort_key_val(sort_keys, x, axis)
     return x
 
