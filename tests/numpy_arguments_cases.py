@@ -198,3 +198,8 @@ case("parity", lambda x, i, m: (jnp.logical_xor.reduce(x, axis=(0, 1)), jnp.logi
 case("log_sums_of_integers", lambda i: (jnp.logaddexp.reduce(i, dtype="int8"), jnp.logaddexp2.reduce(i, dtype=bool), jnp.logaddexp.reduce(i, axis=None)), [np.arange(6).reshape(2, 3)])  # fmt: skip
 case("norms_of_integers", lambda i: (jnp.linalg.vector_norm(i), jnp.linalg.vector_norm(i > 1, axis=1), jnp.argpartition(i, 1)), [np.arange(6, dtype=np.int8).reshape(2, 3)], x64=True)  # fmt: skip
 case("concatenated_elements", lambda x: (jnp.concatenate(x[0], axis=None), jnp.concat(x[0], axis=None), jnp.concatenate(x, axis=None, dtype="float16")), [X])  # fmt: skip
+case("real_frequencies_of_types", lambda: [jnp.fft.rfftfreq(n, dtype=d) for n, d in ((5, int), (4, "int8"), (4, complex), (0, int), (-1, None), (-3, int))])  # fmt: skip
+case("frequencies_of_floats", lambda: (jnp.fft.fftfreq(4.0), jnp.fft.rfftfreq(np.float32(3)), jnp.fft.fftfreq(0)))  # fmt: skip
+for name in ("hfft", "ihfft"):
+    error(f"{name}_axis_none", lambda x, name=name: getattr(jnp.fft, name)(x, axis=None), [X])
+case("repeat_of_nothing", lambda x, r: [jnp.repeat(x, 2, total_repeat_length=3), jnp.repeat(x.T, r, axis=0), jnp.repeat(x.T, r, axis=0, total_repeat_length=2), jnp.repeat(x, r, axis=1, total_repeat_length=2)], [EMPTY, np.zeros(0, np.int32)], ignore=("jit",))  # fmt: skip

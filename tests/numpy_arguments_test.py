@@ -66,3 +66,8 @@ def test_cumulative_booleans_of_fractions():
         for name in ("cumsum", "cumprod"):
             out, want = (getattr(module, name)(x, dtype=bool) for module in (jnp, np))
             np.testing.assert_array_equal(out, want, strict=True)
+
+
+def test_frequencies_need_an_integer():
+    with pytest.raises(ValueError, match=r"fftfreq only takes an int. Got n = 2.5"):
+        jnp.fft.fftfreq(2.5)

@@ -124,6 +124,8 @@ def _transform_1d(name, kind, a, n, axis, norm):
             f"jax.numpy.fft.{name} does not support multiple axes. Please use jax.numpy.fft.{name}n. "
             f"Got axis = {axis!r}."
         )
+    if axis is None and name in ("hfft", "ihfft"):
+        raise TypeError(f"jax.numpy.fft.{name}: axis must be an integer, got None")
     axes = None if axis is None else (axis,)
     return _transform(name, kind, a, None if n is None else (n,), axes, norm)
 
@@ -412,12 +414,13 @@ def fftfreq(
       An array of shape `(n,)`.
 
     Raises:
-      ValueError: if `n` is not a scalar, or `d` is a list.
+      ValueError: if `n` is not an integer, or `d` is a list.
 
     >>> jnp.fft.fftfreq(4).tolist()
     [0.0, 0.25, -0.5, -0.25]
     """
     n, dtype = _frequencies("fftfreq", n, d, dtype)
+    n = core.max_dim(n, 0)
     half = (n + 1) // 2
     k = concatenate([arange(0, half), arange(-(n // 2), 0)])
     return _placed("fftfreq", _over(k, d * n, dtype), device)
@@ -429,11 +432,25 @@ def rfftfreq(
 ) -> Array:
     """Returns the frequencies that the elements of `rfft` stand for; see `fftfreq`.
 
+    Args:
+      n: number of samples.
+      d: distance between samples; may be an array of one element.
+      dtype: dtype of the result, a float one for types of integers; by default the default float.
+      device: device or sharding of the result.
+
+    Returns:
+      An array of shape `(n // 2 + 1,)`.
+
+    Raises:
+      ValueError: if `n` is not an integer, or `d` is a list.
+
     >>> jnp.fft.rfftfreq(4).tolist()
     [0.0, 0.25, 0.5]
     """
     n, dtype = _frequencies("rfftfreq", n, d, dtype)
-    k = arange(0, n // 2 + 1)
+    # The original, too, takes integer types as the float of the quotients here, but not in fftfreq.
+    dtype = dtypes.canonicalize_dtype(dtypes.to_inexact_dtype(dtype))
+    k = arange(0, core.max_dim(n // 2 + 1, 0))
     return _placed("rfftfreq", _over(k, d * n, dtype), device)
 
 
@@ -444,12 +461,14 @@ def _frequencies(name, n, d, dtype):
         raise ValueError(
             f"The d argument of jax.numpy.fft.{name} only takes a single value. Got d = {d}."
         )
-    n = core.concrete_dim_or_error(int, n, f"The argument 'n' of jax.numpy.fft.{name}.")
+    size = core.concrete_dim_or_error(int, n, f"The argument 'n' of jax.numpy.fft.{name}.")
+    if size != n:
+        raise ValueError(f"The n argument of jax.numpy.fft.{name} only takes an int. Got n = {n}.")
     if dtype is None:
         dtype = dtypes.default_float_dtype()
     else:
         dtype = dtypes.check_and_canonicalize_user_dtype(dtype, name)
-    return core.max_dim(n, 0), dtype
+    return size, dtype
 
 
 def _over(k, period, dtype):

@@ -580,7 +580,7 @@ def repeat(
       repeats: number of repetitions: an integer, or one for each element along `axis`.
       axis: dimension along which to repeat; None repeats the elements of the flattened array.
       total_repeat_length: size of the result along `axis`: a longer result is cut off, a shorter
-        one is padded with the last element. It is required if `repeats` is traced.
+        one is padded with the last element, if there is any. It is required if `repeats` is traced.
       out_sharding: sharding of the result, in explicit mode.
 
     Returns:
@@ -635,6 +635,8 @@ def _repeat(a, repeats, axis, total_repeat_length):
             return _repeat_each(a, n=int(repeats.reshape(())), axis=axis)
         repeats = repeats.ravel()
         _check_repeats(repeats.shape, size, axis)
+        if not size:
+            return a
         positions = np.repeat(np.arange(size), repeats)
         return _take(a, positions.astype(np.int32)[:, None], axis)
     total = core.concrete_dim_or_error(
@@ -645,7 +647,9 @@ def _repeat(a, repeats, axis, total_repeat_length):
         raise TypeError(f"jnp.repeat requires integer `repeats`, got {repeats.dtype}")
     if repeats.size != 1:
         _check_repeats(repeats.shape, size, axis)
-    if not size or not total:
+    if not size:
+        return a
+    if not total:
         shape = (*a.shape[:axis], total, *a.shape[axis + 1 :])
         return lax.full(shape, 0, a.dtype)
     return _repeat_to(a, repeats, axis=axis, total=total)
