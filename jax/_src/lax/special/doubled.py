@@ -80,3 +80,13 @@ def reciprocal(x: Any) -> tuple[Any, Any]:
     out = div(one, x)
     product, error = two_product(x, out)
     return out, mul(sub(sub(one, product), error), out)
+
+
+def divide_doubled(x: tuple[Any, Any], y: tuple[Any, Any]) -> tuple[Any, Any]:
+    """Return the quotient of two doubled numbers."""
+    # XLA would keep a quotient that is used several times in memory; a reciprocal is fused.
+    reciprocal = div(full_like(y[0], 1), y[0])
+    high = mul(x[0], reciprocal)
+    product, error = two_product(high, y[0])
+    rest = sub(add(sub(sub(x[0], product), error), x[1]), mul(high, y[1]))
+    return high, mul(rest, reciprocal)

@@ -30,6 +30,7 @@ from jax._src.lax.lax.logical import (
 from jax._src.lax.lax.select import select
 from jax._src.lax.special.doubled import (
     add_doubled,
+    divide_doubled,
     multiply_doubled,
     negative,
     normalize,
@@ -76,16 +77,6 @@ def _from_power_of_2(x):
     return convert_element_type(k, info.dtype), bitcast_convert_type(power, info.dtype)
 
 
-def _quotient(x, y):
-    """Divide doubled numbers."""
-    # XLA would keep a quotient that is used several times in memory; a reciprocal is fused.
-    reciprocal = div(full_like(y[0], 1), y[0])
-    high = mul(x[0], reciprocal)
-    product, error = two_product(high, y[0])
-    rest = sub(add(sub(sub(x[0], product), error), x[1]), mul(high, y[1]))
-    return high, mul(rest, reciprocal)
-
-
 def _minus_power(u, large, x, d):
     """Return the doubled number d - u log(x / r), where r is u if that is `large`, and then d = x - u, and otherwise 1.
 
@@ -104,7 +95,7 @@ def _minus_power(u, large, x, d):
     difference, rest = two_difference(y, reference)
     difference = _select(near, d, (difference, add(rest, y_rest)))
     total, rest = two_sum(y, reference)
-    s, s_rest = _quotient(difference, (total, add(rest, y_rest)))
+    s, s_rest = divide_doubled(difference, (total, add(rest, y_rest)))
     terms = 6 if info.bits == 32 else 12
     u2, s2 = add(u, u), mul(s, s)
     series = mul(mul(u2, mul(s, s2)), polynomial(s2, [1 / (2 * i + 3) for i in range(terms)]))
@@ -152,6 +143,12 @@ def _scale(factor, exponent, rest):
     high = select(deep, sub(high, const(high, 11)), high)
     factor = select(deep, mul(factor, const(factor, math.exp(-11))), factor)
     return mul(sub(factor, mul(factor, low)), exp(neg(high))), log_scale
+
+
+def doubled_deviance(k: Any, mean: tuple[Any, Any]) -> tuple[Any, Any]:
+    """Return k log(k / mean) + mean - k of positive finite numbers as a doubled number; the mean is one, too."""
+    zero = full_like(k, 0)
+    return _minus_power(k, gt(k, zero), mean, add_doubled(mean, (neg(k), zero)))
 
 
 def stirling_exponent(x: Any) -> tuple[Any, Any]:
@@ -237,8 +234,8 @@ def beta(a: Any, b: Any) -> Any:
     less = _select(a_large, (zero, zero), (neg(a), zero))
     never = bitwise_and(a_large, bitwise_not(a_large))
     exponent = add_doubled(
-        _minus_power(a, never, _quotient(first, n), less),
-        _minus_power(b, never, _quotient((b, zero), n), (zero, zero)),
+        _minus_power(a, never, divide_doubled(first, n), less),
+        _minus_power(b, never, divide_doubled((b, zero), n), (zero, zero)),
     )
     exponent = _select(b_large, exponent, (zero, zero))
     factor, rest = _inverse_beta(a, a_large, b, b_large, n[0])

@@ -13,10 +13,13 @@ from typing import Any
 import numpy as np
 
 from jax._src.lax import lax, special
+from jax._src.lax.special.doubled import two_product
 from jax._src.lax.special.expansions import stirling_error
 from jax._src.lax.special.incomplete import log1p_error
 from jax._src.lax.special.polynomials import polynomial
-from jax._src.scipy.special.common import where
+from jax._src.lax.special.scales import doubled_deviance
+from jax._src.numpy import reductions, util
+from jax._src.scipy.special.common import elementwise as differentiable, where
 
 
 def log_factorial_rest(x: Any) -> Any:
@@ -34,11 +37,19 @@ def _x_log_x(x):
     return where(zero, 0, x * lax.log(where(zero, 1, x)))
 
 
-def deviance(x: Any, mean: Any) -> Any:
-    """Computes x log(x / mean) + mean - x, which is not negative, for x, mean >= 0."""
+def deviance(x: Any, mean: Any, mean_rest: Any = None) -> Any:
+    """Computes x log(x / mean) + mean - x, which is not negative, for x, mean >= 0.
+
+    Args:
+      x, mean: arrays.
+      mean_rest: what the exact mean is larger by than `mean` is.
+    """
     positive = (x > 0) & (mean > 0) & (mean < np.inf)
     k, m = where(positive, x, 1), where(positive, mean, 1)
-    u = (k - m) / m
+    difference = k - m
+    if mean_rest is not None:
+        difference = difference - where(positive, mean_rest, 0)
+    u = difference / m
     # (1 + u) log(1 + u) - u, which is about u**2 / 2
     close = abs(u) < 0.5
     v = where(close, u, 0)
@@ -48,6 +59,50 @@ def deviance(x: Any, mean: Any) -> Any:
     out = where(close, near, far)
     out = where((x > 0) & ((mean == 0) | (mean == np.inf)), np.inf, out)
     return where((x == 0) & (mean >= 0), mean, out)
+
+
+def scaled_shares(p: Any, total: Any, axis: int) -> tuple[Any, Any, Any]:
+    """Computes total * p, what the exact products are larger by, and by how much their sum exceeds the total.
+
+    Args:
+      p: array, whose sum along the axis is about 1.
+      total: array of the other dimensions.
+    """
+    totals = lax.expand_dims(total, (axis % p.ndim,))
+    totals, p = util.broadcast_arrays(totals, p)
+    mean = totals * p
+    _, rest = two_product(lax.stop_gradient(totals), lax.stop_gradient(p))
+    # The sum of the upper parts is exact.
+    steps = 2.0 ** (np.finfo(p.dtype).nmant // 2)
+    high = lax.stop_gradient(lax.round(p * steps) / steps)
+    excess = (reductions.sum(high, axis=axis) - 1) + reductions.sum(p - high, axis=axis)
+    return mean, where(lax.is_finite(rest), rest, 0), total * excess
+
+
+def _likelihood_inside(x, mean, rest):
+    high, low = doubled_deviance(x, (mean, rest))
+    return lax.exp(-high) * (1 - where(high < 1e4, low, 0))
+
+
+def _likelihood_slope_x(out, x, mean, rest):
+    return -out * log_ratio(x, mean, x - mean)
+
+
+def _likelihood_slope_mean(out, x, mean, rest):
+    return out * ((x - mean) / mean)
+
+
+_likelihood = differentiable(_likelihood_inside, _likelihood_slope_x, _likelihood_slope_mean, None)
+
+
+def likelihood(x: Any, mean: Any, mean_rest: Any) -> Any:
+    """Computes exp(-deviance(x, mean, mean_rest)), which keeps the digits of large deviances."""
+    positive = (x > 0) & (mean > 0) & (x < np.inf) & (mean < np.inf)
+    out = _likelihood(
+        where(positive, x, 1), where(positive, mean, 1), where(positive, mean_rest, 0)
+    )
+    ends = where(x == 0, lax.exp(-where(x == 0, mean, 0)) * (1 - mean_rest), 0)
+    return where(positive, out, ends)
 
 
 def log_poisson(k: Any, mean: Any) -> Any:
