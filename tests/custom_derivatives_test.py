@@ -478,3 +478,29 @@ def test_the_tangent_of_frexp_has_the_type_of_the_mantissa():
     for x in (1.0, np.float32(1), jnp.float32(1)):
         (mantissa, _), (tangent, _) = jax.jvp(jnp.frexp, (x,), (1.0,))
         assert jax.typeof(mantissa) == jax.typeof(tangent)
+
+
+def test_jvp_returns_tangents_as_the_rule_does():
+    square = jax.custom_jvp(lambda x: x**2)
+    square.defjvp(lambda p, t: (p[0] ** 2, t[0] ** 2))
+    out, tangent = jax.jvp(square, (2.0,), (3.0,))
+    assert (type(out), out) == (float, 4.0)
+    assert (type(tangent), tangent) == (float, 9.0)
+    square.defjvp(lambda p, t: (p[0] ** 2, t[0]))
+    assert type(jax.jvp(square, (2.0,), (3.0,))[1]) is float
+    assert type(jax.jvp(lambda x: (x, 1.0), (2.0,), (3.0,))[1][1]) is not float
+
+
+def test_linearized_functions_return_arrays():
+    constant = jax.custom_jvp(lambda x: x)
+    constant.defjvp(lambda p, t: (p[0], np.float64(3)))
+    tangent = jax.linearize(constant, 2.0)[1](1.0)
+    assert isinstance(tangent, jax.Array) and tangent.dtype == np.float32
+
+
+def test_functions_of_an_equation_have_call_wrapped():
+    f = marked_jvp()
+    (eqn,) = jax.make_jaxpr(f)(x1).eqns
+    fun, rule = eqn.primitive.get_bind_params(eqn.params)["subfuns"]
+    assert fun.call_wrapped(x1) == fun(x1)
+    np.testing.assert_allclose(rule.call_wrapped(x1, x1)[1], 2 * np.cos(x1) * x1, rtol=1e-6)

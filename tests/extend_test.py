@@ -454,5 +454,36 @@ class ModulesTest(jtu.JaxTestCase):
         self.assertEqual(sharding.get_serialized_proto_from_hlo_sharding(hlo), b"")
 
 
+@pytest.mark.parametrize(
+    "rules",
+    [
+        batching.primitive_batchers,
+        batching.axis_primitive_batchers,
+        batching.fancy_primitive_batchers,
+    ],
+)
+def test_rules_get_tuples(rules):
+    given = []
+
+    def rule(*args):
+        given.append(args[-2:])
+        return args[-2], args[-1]
+
+    def differentiate(primals, tangents):
+        given.append((primals, tangents))
+        return primals, tangents
+
+    same = core.Primitive("same")
+    same.multiple_results = True
+    same.def_impl(lambda *xs: list(xs))
+    rules[same] = rule
+    ad.primitive_jvps[same] = differentiate
+    x = jnp.ones((3, 2))
+    jax.vmap(lambda x, y: same.bind(x, y), (0, None))(x, 1.0)
+    jax.jvp(lambda x: same.bind(x, 1.0), (x,), (x,))
+    assert [type(x) for pair in given for x in pair] == [tuple] * 4
+    assert given[0][1] == (0, None)
+
+
 if __name__ == "__main__":
     absltest.main(testLoader=jtu.JaxTestLoader())

@@ -101,3 +101,25 @@ def test_long_scans_in_few_bits():
     np.testing.assert_allclose(
         np.asarray(lax.cumsum(ones))[:, 0].astype(np.float32), np.arange(1, 1001), rtol=1e-2
     )
+
+
+@pytest.mark.parametrize("dtype", [np.int32, np.uint8, np.bool_])
+@pytest.mark.parametrize("start", [float, np.float32, jnp.float32])
+def test_max_and_min_of_integers_start_from_infinities(dtype, start):
+    x = np.array([1, 0, 1], dtype)
+    for op, numpy_op, sign in ((lax.max, np.max, -1), (lax.min, np.min, 1)):
+        init = start(sign * np.inf)
+        assert lax.reduce(x, init, op, (0,)) == numpy_op(x)
+        windows = lax.reduce_window(x, init, op, (2,), (1,), "VALID")
+        assert windows.dtype == dtype
+        np.testing.assert_array_equal(windows, [numpy_op(x[:2]), numpy_op(x[1:])])
+        with pytest.raises(TypeError, match="int32|uint8|bool"):
+            lax.reduce(x, -init, op, (0,))
+
+
+def test_an_initial_value_is_converted_also_without_promotion():
+    x = jnp.arange(14).reshape(1, 14)
+    with jax.numpy_dtype_promotion("strict"):
+        out = lax.reduce_window(x, -np.inf, lax.max, (1, 2), (1, 3), "VALID")
+        assert lax.reduce(x, 0, lax.add, (0, 1)) == 91
+    assert out.tolist() == [[1, 4, 7, 10, 13]]

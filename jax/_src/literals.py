@@ -132,6 +132,12 @@ class TypedNdArray(np.ndarray):
 
 typed_scalar_types: set[type] = {TypedInt, TypedFloat, TypedComplex}
 
+
+def plain_scalar(x: Any) -> Any:
+    """The Python number that a typed scalar was made of; other values as they are."""
+    return x.__getnewargs__()[0] if type(x) in typed_scalar_types else x
+
+
 for _typ in typed_scalar_types:
     dtypes.register_weak_scalar_type(_typ)
     dtypes.register_type_whose_dtype_should_not_be_canonicalized(_typ)

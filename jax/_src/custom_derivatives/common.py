@@ -183,17 +183,28 @@ _TYPED: dict[type, Callable[[Any], Any]] = {
 }
 
 
-class OnArrays:
-    """A rule called for an equation: literals among its operands are converted to arrays."""
+class Subfun:
+    """A function that an equation of a custom derivative is bound with."""
 
-    def __init__(self, rule: Callable):
-        self.rule = rule
+    def __init__(self, fun: Callable):
+        self.fun = fun
 
     def __getattr__(self, name: str) -> Any:
-        return getattr(self.__dict__["rule"], name)
+        return getattr(self.__dict__["fun"], name)
 
     def __call__(self, *args: Any) -> Any:
-        return self.rule(
+        return self.fun(*args)
+
+    def call_wrapped(self, *args: Any) -> Any:
+        """The same by the name that it has in `jax.extend.linear_util`."""
+        return self(*args)
+
+
+class OnArrays(Subfun):
+    """A rule called for an equation: literals among its operands are converted to arrays."""
+
+    def __call__(self, *args: Any) -> Any:
+        return self.fun(
             *[late.to_array(x) if isinstance(x, (int, float, complex)) else x for x in args]
         )
 

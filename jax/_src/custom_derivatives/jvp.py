@@ -11,6 +11,7 @@ from jax._src.custom_derivatives.common import (
     CustomFunction,
     FlatFun,
     OnArrays,
+    Subfun,
     call_lowering,
     call_transpose,
     call_types,
@@ -191,7 +192,8 @@ def _custom_jvp_bind_params(params):
     if n:
         jvp = lift_jvp(n, jvp)
     return dict(
-        subfuns=(core.jaxpr_as_fun(closed), OnArrays(jvp)), symbolic_zeros=params["symbolic_zeros"]
+        subfuns=(Subfun(core.jaxpr_as_fun(closed)), OnArrays(jvp)),
+        symbolic_zeros=params["symbolic_zeros"],
     )
 
 

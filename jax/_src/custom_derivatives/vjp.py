@@ -12,6 +12,7 @@ from jax._src.custom_derivatives.common import (
     CustomFunction,
     FlatFun,
     OnArrays,
+    Subfun,
     call_lowering,
     call_transpose,
     call_types,
@@ -352,7 +353,7 @@ def _custom_vjp_bind_params(params):
     fwd, bwd = params["fwd_jaxpr_thunk"], params["bwd"]
     if n:
         fwd, bwd = _lifted_fwd(n, fwd, params["symbolic_zeros"]), _lifted_bwd(n, bwd)
-    funs = (core.jaxpr_as_fun(closed), OnArrays(fwd), bwd)
+    funs = (Subfun(core.jaxpr_as_fun(closed)), OnArrays(fwd), bwd)
     return dict(
         subfuns=funs, out_trees=params["out_trees"], symbolic_zeros=params["symbolic_zeros"]
     )

@@ -192,7 +192,7 @@ class BatchTrace(Trace):
             if axis_rule is not None and (
                 batched or self.axis_data.name is not core.no_axis_name or primitive.ref_primitive
             ):
-                out, out_dim = axis_rule(self.axis_data, vals, dims, **params)
+                out, out_dim = axis_rule(self.axis_data, tuple(vals), tuple(dims), **params)
             elif not batched:
                 return primitive.bind_with_trace(self.parent, vals, params)
             else:
@@ -203,7 +203,7 @@ class BatchTrace(Trace):
                         "that uses it one with jax.custom_batching.custom_vmap, or call it in a loop, "
                         "as jax.lax.map does."
                     )
-                out, out_dim = rule(vals, dims, **params)
+                out, out_dim = rule(tuple(vals), tuple(dims), **params)
         finally:
             trace_ctx.set_trace(outer)
             trace_ctx.batch_mesh_axis = outer_mesh_axis

@@ -80,12 +80,12 @@ def reduce_window(
         base_dilation,
         window_dilation,
     )
+    avals = [core.typeof(x) for x in operands]
+    inits = [like_operand(i, x, computation) for i, x in zip(inits, avals)]
     if len(operands) == 1:
         known = _known_reducer(computation, operands[0], inits[0])
         if known is not None:
             return tree_unflatten(tree, [known.bind(operands[0], **window)])
-    avals = [core.typeof(x) for x in operands]
-    inits = [like_operand(i, x) for i, x in zip(inits, avals)]
     jaxpr = trace_computation("reduce_window", computation, tree, [x.dtype for x in avals])
     outs = reduce_window_p.bind(*operands, *inits, jaxpr=jaxpr, **window)
     return tree_unflatten(tree, outs)

@@ -20,7 +20,7 @@ from jax._src.interpreters import ad, partial_eval as pe
 from jax._src.interpreters.operand_meshes import operands
 from jax._src.jit.jitted import make_jit
 from jax._src.late_binding import late
-from jax._src.literals import TypedComplex, TypedFloat
+from jax._src.literals import TypedComplex, TypedFloat, plain_scalar
 from jax._src.memory import KIND_OF_SPACE, MemorySpace
 from jax._src.tree_util import (
     Partial,
@@ -640,7 +640,9 @@ def jvp(fun: Callable, primals, tangents, has_aux: bool = False):
     def finished(out, t):
         # An argument that is returned unchanged has its tangent returned unchanged as well.
         unchanged = [given for x, given, m in zip(flat, flat_t, moved) if x is out and m is t]
-        return unchanged[0] if unchanged else _finish_ct(t)
+        if unchanged:
+            return unchanged[0]
+        return _finish_ct(t) if type(t) is Zero else plain_scalar(t)
 
     with operands(flat):
         outs, outs_t = ad.jvp(flat_fun, flat, moved, instantiate=False)
@@ -738,7 +740,7 @@ class _LinearizedFunction:
         closed = core.ClosedJaxpr(self.jaxpr, consts)
         with operands((flat, consts)):
             outs = _apply_linear(closed, flat)
-        return tree_unflatten(self.out_tree, outs)
+        return tree_unflatten(self.out_tree, [_finish_ct(o, flat) for o in outs])
 
 
 def _apply_linear(closed, args):
@@ -794,7 +796,7 @@ def linear_transpose(fun: Callable, *primals, reduce_axes=()) -> Callable:
             )
         dummies = [ad.UndefinedPrimal(a) for a in in_avals]
         outs = ad.backward_pass(jaxpr, True, consts, dummies, cts)
-        return tree_unflatten(in_tree, [_finish_ct(o) for o in outs])
+        return tree_unflatten(in_tree, [_finish_ct(o, cts) for o in outs])
 
     transposed.__name__ = getattr(fun, "__name__", "fun") + "_transpose"
     return transposed

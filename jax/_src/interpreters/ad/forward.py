@@ -204,7 +204,7 @@ class TangentTrace(Trace):
             if rule is None:
                 raise no_rule("Differentiation rule", primitive)
             trace_ctx.set_trace(self.rule_trace)
-            out, tangent_out = rule(primals, tangents, **params)
+            out, tangent_out = rule(tuple(primals), tuple(tangents), **params)
             if primitive.multiple_results:
                 return self._pack(self._known(primitive, primals, params, out), tangent_out)
         finally:

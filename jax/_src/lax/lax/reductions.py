@@ -467,6 +467,8 @@ def reduce(
     if not flat_operands:
         raise ValueError("reduce requires at least one operand")
     dimensions = tuple([operator.index(d) for d in dimensions])
+    operand_avals = [core.typeof(x) for x in flat_operands]
+    flat_inits = [like_operand(i, x, computation) for i, x in zip(flat_inits, operand_avals)]
     if len(flat_operands) == 1:
         reducer = monoid_reducer(computation, flat_operands[0], flat_inits[0])
         if reducer is not None:
@@ -475,9 +477,7 @@ def reduce(
                 return tree_unflatten(
                     operand_tree, [reducer(flat_operands[0], dimensions, **kwargs)]
                 )
-    operand_avals = [core.typeof(x) for x in flat_operands]
     dimensions = tuple([_from_front(d, operand_avals[0], dimensions) for d in dimensions])
-    flat_inits = [like_operand(i, x) for i, x in zip(flat_inits, operand_avals)]
     jaxpr = trace_computation("reduce", computation, operand_tree, [x.dtype for x in operand_avals])
     sharding = canonicalize_sharding(out_sharding, "reduce")
     outs = reduce_p.bind(
@@ -496,10 +496,21 @@ def _from_front(d, aval, dimensions):
     return d % len(aval.shape)
 
 
-def like_operand(init, aval):
-    """Convert a Python number to a scalar of the operand's dtype, if it promotes to that."""
+def like_operand(init, aval, computation: Callable | None = None):
+    """Convert a Python number to a scalar of the operand's dtype, if it promotes to that.
+
+    An infinity from which `max` or `min` starts stands for the smallest or largest number of a
+    dtype without infinities.
+    """
+    start = _INFINITE_STARTS.get(computation) if _hashable(computation) else None
+    if start is not None and any(dtypes.issubdtype(aval.dtype, kind) for kind in INT | BOOL):
+        infinity, identity = start
+        if not isinstance(init, core.Tracer) and not np.ndim(init) and np.asarray(init) == infinity:
+            return identity(aval.dtype)
     if type(init) in (bool, int, float, complex):
-        if dtypes.result_type(init, aval) == aval.dtype:
+        with config.numpy_dtype_promotion("standard"):
+            promoted = dtypes.result_type(init, aval)
+        if promoted == aval.dtype:
             return np.asarray(init).astype(aval.dtype)
     return init
 
@@ -689,6 +700,11 @@ _MONOID_REDUCERS: dict[Any, tuple[Callable, Callable, frozenset]] = {
     bitwise_and: (reduce_and, monoids.and_identity, INT | BOOL),
     bitwise_or: (reduce_or, monoids.sum_identity, INT | BOOL),
     bitwise_xor: (reduce_xor, monoids.sum_identity, INT | BOOL),
+}
+
+_INFINITE_STARTS: dict[Any, tuple[float, Callable]] = {
+    arithmetic.max: (-math.inf, monoids.max_identity),
+    arithmetic.min: (math.inf, monoids.min_identity),
 }
 
 late.reduce_sum = reduce_sum
