@@ -1,7 +1,7 @@
 """Functions whose exported forms are exchanged with the oracle, with their arguments.
 
 A program is (function, arguments, options); the options are `platforms`, `vjp_order`, `shardings` (specs of
-the arguments over a mesh of 8 devices), `x64`.
+the arguments over a mesh of 8 devices), `x64`, `symbolic` (shapes of all arguments, and constraints).
 """
 
 import collections
@@ -11,6 +11,7 @@ import numpy as np
 import jax
 import jax.numpy as jnp
 from jax import export, lax
+from jax.ad_checkpoint import checkpoint_name
 from jax.sharding import NamedSharding, PartitionSpec as P
 
 F = np.float32
@@ -185,6 +186,48 @@ add("sharded", "dot", jnp.dot, matrix, matrix, shardings=[P("x", None), P(None, 
 add("sharded", "constraint", lambda x: lax.with_sharding_constraint(x + 1, NamedSharding(mesh(), P("y"))), matrix, shardings=[P("x")])  # fmt: skip
 add("sharded", "shard_map", lambda x: jax.shard_map(lambda x: lax.psum(x, "x"), mesh=mesh(), in_specs=P("x"), out_specs=P())(x), matrix, shardings=[P("x")])  # fmt: skip
 
+# Primitives that none of the above has, for four platforms where these have them.
+windows = lambda f, init: lambda x: lax.reduce_window(x, init, f, (2, 2), (1, 1), "SAME")
+largest = windows(lax.max, -np.inf)
+twice = jax.custom_batching.custom_vmap(lambda x: 2 * x)
+twice.def_vmap(lambda size, batched, x: (2 * x, batched[0]))
+columns = lax.ScatterDimensionNumbers((), (0, 1), (0, 1))
+for name, platforms, fun, *args in [
+    ("special", ALL, lambda x, y: (lax.igammac(x, y), lax.igamma_grad_a(x, y), lax.random_gamma_grad(x, y), lax.betainc(x, y, y), lax.zeta(x + 1, y), lax.polygamma(F(1), x)), u, u + F(0.3)),
+    ("numbers", ALL, lambda k, z: (lax.mulhi(k, k), lax.conj(z), lax.imag(z), lax.optimization_barrier(k), jnp.copy(k)), i, z),
+    ("reductions", ALL, lambda x: (lax.cumlogsumexp(x), lax.cummin(x), lax.reduce(x, F(0), lambda a, b: jnp.hypot(a, b), (0,)), lax.reduce_xor(x > 0, axes=(0,))), x),
+    ("windows", ALL, lambda x: (windows(lax.min, np.inf)(x), windows(lax.mul, F(1))(x), jax.grad(lambda x: (x * largest(x)).sum())(x), jax.jvp(largest, (x,), (x,))[1]), x),
+    ("scatters", ALL, lambda x, k: (x.at[k].min(0.1), x.at[k].multiply(3), x.at[k].max(0.3), lax.scatter_sub(x, jnp.stack([k, k], 1), k.astype(F), columns), lax.dynamic_update_slice(x, x[:1], (k[0], 0))), x, np.array([2, 0, 1], np.int32)),
+    ("ragged_dot", ALL, lambda x, y, n: lax.ragged_dot(x, y, n), x, np.stack([m @ x, x]).transpose(0, 2, 1), np.array([1, 2], np.int32)),
+    ("approx_top_k", ALL, lambda x: lax.approx_max_k(x, 2), x),
+    ("solvers", ALL, lambda b: (lax.custom_linear_solve(lambda x: 2 * x, b, lambda f, b: b / 2), lax.custom_root(lambda x: x - b, b, lambda f, x0: b, lambda g, y: y)), v),
+    ("functions", ALL, lambda x: (jax.vmap(twice)(x), jax.custom_derivatives.linear_call(lambda r, x: x * r, lambda r, ct: ct * r, 3.0, x), jax.checkpoint(lambda x: checkpoint_name(jnp.sin(x), "s"))(x)), x),
+    ("random", ALL, lambda n: (jax.random.bits(jax.random.key(n)), jax.random.gamma(jax.random.clone(jax.random.key(n)), 2.0, (3,)), lax.rng_bit_generator(jnp.stack([n] * 4).astype(np.uint32), (3,))), np.int32(5)),
+    ("composite", ("cpu",), lambda x: lax.composite(lambda x: x + 1, name="tests.more")(x), x),
+    ("factors", ("cpu",), lambda a: (lax.linalg.hessenberg(a), lax.linalg.schur(a), lax.linalg.tridiagonal(a), lax.linalg.lu_pivots_to_permutation(lax.linalg.lu(a)[1], 3)), m),
+    ("solves", ("cpu",), lambda a: (lax.linalg.tridiagonal_solve(a[0], a[1] + 5, a[2], a), lax.linalg.symmetric_product(a, a, symmetrize_output=True), lax.linalg.qr(a)), m),
+]:  # fmt: skip
+    add("primitives", name, fun, *args, platforms=platforms)
+
+# Symbolic shapes.
+for name, shapes, fun, *args in [
+    ("elementwise", "a, b", lambda x: jnp.sin(x) * x.shape[0] + x.shape[1] // 2, x),
+    ("products", ("a, b", "a, b"), lambda x, y: (x @ y.T, jnp.einsum("ij,ij->i", x, y)), x, u),
+    ("shapes", "a, b", lambda x: (x.reshape(-1), x[::-1, 1:], jnp.concatenate([x, x]), jnp.pad(x, 1), x.T, jnp.broadcast_to(x, (2, *x.shape))), x),
+    ("reductions", "a, b", lambda x: (x.mean(0), x.argmax(1), jnp.cumsum(x, 0), jax.nn.softmax(x), lax.reduce_window(x, -np.inf, lax.max, (2, 2), (1, 1), "SAME")), x),
+    ("sorts", "a, b", lambda x: (jnp.sort(x), jnp.argsort(x, 0), lax.top_k(x, x.shape[1])), x),
+    ("indices", ("a, b", "a"), lambda x, k: (x[k], x.at[k].add(1), lax.dynamic_slice_in_dim(x, k[0], 1)), x, np.array([2, 0, 1])),
+    ("loops", "a, b", lambda x: (lax.scan(lambda c, r: (c + r, c), x[0], x), lax.fori_loop(0, x.shape[0], lambda k, c: c + k, x)), x),
+    ("random", "a", lambda v: (jax.random.normal(jax.random.key(1), v.shape), jax.random.bits(jax.random.key(1, impl="rbg"), v.shape)), v),
+    ("linalg", "a, a", lambda a: (jnp.linalg.cholesky(a), jnp.linalg.solve(a, a[0]), jnp.linalg.eigh(a)[0]), m),
+    ("conv", "1, 1, a, b", lambda x: lax.conv(x, np.ones((2, 1, 2, 2), F), (1, 1), "SAME"), x[None, None]),
+    ("expressions", ("2*a + 1", "a, max(a, 2)"), lambda v, x: (v[::2].sum() + x, jnp.zeros(v.shape[0] - 1)), v, x[:2, :2]),
+]:  # fmt: skip
+    add("symbolic", name, fun, *args, symbolic=(shapes, ()))
+add("symbolic", "constraints", lambda x: x[: x.shape[1]] @ x.T, x.T, symbolic=("a, b", ("a >= b", "mod(a, 2) == 0")))  # fmt: skip
+add("symbolic", "derivatives", lambda x: jnp.tanh(x @ x.T).sum(), x, symbolic=("a, b", ()), vjp_order=2)  # fmt: skip
+add("symbolic", "platforms", lambda x: jnp.cumsum(x, 1), x, symbolic=("a, b", ()), platforms=ALL)
+
 
 def arguments(args):
     """The arguments, in which random keys are called "key" and "key of rbg"."""
@@ -199,7 +242,13 @@ def exported(fun, args, options):
         kwargs["in_shardings"] = tuple([NamedSharding(mesh(), s) for s in shardings])
     with jax.enable_x64(options.get("x64", False)):
         jitted = jax.jit(fun, **kwargs)
-        return export.export(jitted, platforms=options.get("platforms"))(*arguments(args))
+        args = arguments(args)
+        if "symbolic" in options:
+            shapes, constraints = options["symbolic"]
+            given = args if isinstance(shapes, tuple) else args[0]
+            specs = export.symbolic_args_specs(given, shapes, constraints)
+            args = specs if isinstance(shapes, tuple) else (specs,)
+        return export.export(jitted, platforms=options.get("platforms"))(*args)
 
 
 def run(program, args, options):
