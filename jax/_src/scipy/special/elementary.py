@@ -247,10 +247,12 @@ def _logit_value(x):
         middle = abs(x - 0.5) < 0.25
         near = 2 * lax.atanh(2 * where(middle, x, 0.5) - 1)
         return where(middle, near, lax.log(x / (1 - x)))
-    # Near 1/2 the logarithm's argument is close to 1.
-    middle = (x > 0.4) & (x < 0.6)
-    near = where(middle, x, 0.5)
-    return where(middle, accurate_log1p((2 * near - 1) / (1 - near)), lax.log(x / (1 - x)))
+    # Of the smaller of x and 1 - x: the argument of log1p is not negative, so its error does not grow.
+    above = x >= 0.5
+    least = where(above, 1 - x, where(x == 0, 0, x))  # without the sign of -0
+    log1p = lax.log1p if x.dtype == np.float32 else accurate_log1p
+    out = log1p((1 - 2 * least) / least)
+    return where(above, out, -out)
 
 
 @custom_jvp
