@@ -4,6 +4,10 @@
 #include <bit>
 #include <type_traits>
 
+#if defined(__x86_64__)
+#include <cpuid.h>
+#endif
+
 namespace jaxlib_ext {
 namespace {
 
@@ -87,13 +91,40 @@ template <typename T>
   Elements(key, begin, end, out);
 }
 
+enum class Instructions { kPortable, kAvx2, kAvx512 };
+
+// What the processor has and the operating system saves. The compiler's `__builtin_cpu_supports` needs a runtime
+// library that asks the processor, and with Zig's answers no to everything.
+Instructions Supported() {
+  uint32_t a, b, c, d;
+  constexpr uint32_t kXgetbvAndAvx = 1u << 27 | 1u << 28;
+  if (!__get_cpuid(1, &a, &b, &c, &d) || (c & kXgetbvAndAvx) != kXgetbvAndAvx) {
+    return Instructions::kPortable;
+  }
+  uint32_t saved, high;
+  __asm__("xgetbv" : "=a"(saved), "=d"(high) : "c"(0));
+  constexpr uint32_t kYmm = 0x6;
+  constexpr uint32_t kZmm = kYmm | 0xe0;
+  if ((saved & kYmm) != kYmm || !__get_cpuid_count(7, 0, &a, &b, &c, &d)) {
+    return Instructions::kPortable;
+  }
+  constexpr uint32_t kAvx2 = 1u << 5;
+  constexpr uint32_t kAvx512 = 1u << 16 | 1u << 17 | 1u << 30 | 1u << 31;  // F, DQ, BW, VL
+  if ((b & kAvx512) == kAvx512 && (saved & kZmm) == kZmm) return Instructions::kAvx512;
+  return (b & kAvx2) != 0 ? Instructions::kAvx2 : Instructions::kPortable;
+}
+
 template <typename T>
 auto Fastest() {
-  if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512vl") &&
-      __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512dq")) {
-    return ElementsAvx512<T>;
+  static const Instructions supported = Supported();
+  switch (supported) {
+    case Instructions::kAvx512:
+      return ElementsAvx512<T>;
+    case Instructions::kAvx2:
+      return ElementsAvx2<T>;
+    default:
+      return ElementsPortable<T>;
   }
-  return __builtin_cpu_supports("avx2") ? ElementsAvx2<T> : ElementsPortable<T>;
 }
 #else
 template <typename T>
