@@ -154,8 +154,9 @@ def _bessel_jn_impl(z, *, v, n_iter):
     out = where(wide(large), far, near)
     out = where(wide(small), _orders_of_small(where(small, y, 0), v), out)
     out = where(wide(y == np.inf), 0, where(wide(z != z), np.nan, out))
-    odd = lax.broadcasted_iota(np.int32, out.shape, 0) % 2 == 1
-    return where(odd & wide(z < 0), -out, out)
+    sign = where(z < 0, -1, lax.full_like(z, 1))
+    signs = broadcast_to(np.arange(v + 1).reshape(-1, *[1] * z.ndim) % 2 == 1, out.shape)
+    return out * where(signs, wide(sign), 1)
 
 
 # Below, the series has all digits.
@@ -175,7 +176,10 @@ def _orders_of_small(z, v):
     shape = (v + 1, *z.shape)
     order = lax.broadcasted_iota(z.dtype, shape, 0)
     half = broadcast_to(0.5 * z, shape)
-    power = cumprod(where(order == 0, 1, half / where(order == 0, 1, order)), axis=0)
+    one = lax.full_like(z, 1)
+    grow = lambda power, n: (power * (0.5 * z) / n,) * 2
+    _, powers = scan(grow, one, np.arange(1, v + 1).astype(z.dtype))
+    power = lax.concatenate([one[None], powers], 0)
     square = half * half
     tail = lax.full_like(square, 1)
     for k in range(6 if z.dtype == np.float32 else 11, 1, -1):
@@ -237,17 +241,19 @@ def _orders_downwards(z, v, bound, n_iter):
     state = (start, zero), (zero, zero), (zero, zero)
     state, _ = scan(lambda *args: (plain(*args)[0], None), state, orders(middle, first))
     state, _ = scan(lambda *args: (down(*args)[0], None), state, orders(v, middle))
-    (zeroth, _, total), (higher, roots) = scan(down, state, orders(0, v))
-    high, low = [lax.concatenate([h, o[None]], 0) for h, o in zip(higher, zeroth)]
+    # In the order of the results: a loop that turns them around is not vectorized.
+    upwards = [x[::-1] for x in orders(0, v)]
+    (zeroth, _, total), (higher, roots) = scan(down, state, upwards, reverse=True)
+    high, low = [lax.concatenate([o[None], h], 0) for h, o in zip(higher, zeroth)]
     high, low = normalize(high, low)
     total = add_doubled(normalize(*total), zeroth)
     out = (high + (low - high / total[0] * total[1])) / total[0]
     if rescaled:
         # The product of what orders are scaled by can be below the normal numbers where the result is not.
         one = lax.full_like(z, 1)[None]
-        roots = lax.concatenate([cumprod(roots, axis=0, reverse=True), one], 0)
+        roots = lax.concatenate([one, cumprod(roots, axis=0)], 0)
         out = out * roots * roots
-    return lax.rev(out, (0,))
+    return out
 
 
 # pi as a sum of three numbers, by the bits of the dtype
