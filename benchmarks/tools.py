@@ -47,6 +47,13 @@ def trace_explained():
 # The page of a jaxpr: PyPI's jax makes and prints the jaxpr
 
 
+@timed("tools", "the jaxpr of a 50-layer MLP's gradient, without its page", mark=1.0)
+def jaxpr_of_gradient():
+    gradient, arguments = jax.grad(suite.MLP.new()), suite.MLP.arguments()
+    # a new function in each call, which is traced again
+    return lambda: jax.make_jaxpr(lambda *args: gradient(*args))(*arguments)
+
+
 @timed("tools", "the page of the jaxpr of a 50-layer MLP's gradient", mark=None)
 def view_gradient():
     gradient, arguments = jax.grad(suite.MLP.new()), suite.MLP.arguments()

@@ -186,7 +186,7 @@ def test_the_host_decides_by_time(monkeypatch):
     for _ in range(6):
         steps.append(step)
         step += progress.steps_until_next(bar, step)
-    assert steps == [0, 1, 5, 21, 29, 33]  # at most 4 times as many, then those of 0.05 s
+    assert steps == [0, 1, 5, 21, 37, 53]  # at most 4 times as many, then those of 0.1 s
     assert progress.steps_until_next(bar, 0) == 1  # the loop runs again
     progress._last.clear()
 

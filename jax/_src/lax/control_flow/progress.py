@@ -29,7 +29,7 @@ from jax._src.lax.control_flow.conditionals import cond
 traceback_util.register_exclusion(__file__)
 
 _MAX_CALLS = 100
-_SECONDS = 0.05  # between two reports, where the host decides
+_SECONDS = 0.1  # between two reports, where the host decides
 _GROWTH = 4  # of the number of steps between two reports, while that takes less time
 
 
@@ -303,7 +303,7 @@ def show(bar: Bar, step: int, final: bool = False) -> None:
     if shown is None:
         shown = tqdm.auto.tqdm(
             total=bar.total, desc=bar.description or None, unit="step", leave=not _open,
-            dynamic_ncols=True, file=sys.stderr,
+            dynamic_ncols=True, mininterval=_SECONDS / 2, file=sys.stderr,
         )  # fmt: skip
         _open[bar] = shown
     if not final:
