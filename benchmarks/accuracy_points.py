@@ -73,9 +73,11 @@ def special():
     yield "spence", join(across(1e-20, 1e10), near(0, 4), 1 + both(across(1e-5, 0.3)))
     x = join(across(1e-3, 1, 6), across(1, 50, 6))
     yield "expn", np.repeat(np.arange(0, 12.0), 12), np.tile(x, 12)
+    large = Sampler(8)
     for name in ("gammainc", "gammaincc"):
-        a = across(0.05, 200)
-        yield name, a, a * np.exp(near(-1.5, 1.5))
+        a, b = across(0.05, 200), large.across(200, 1e12)
+        x = a * np.exp(near(-1.5, 1.5))
+        yield name, join(a, b), join(x, b + np.sqrt(b) * large.near(-6, 6))
     for name in ("igamma_grad_a", "random_gamma_grad"):
         a = across(0.05, 100)
         yield name, a, a * np.exp(near(-1, 1))

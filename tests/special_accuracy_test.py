@@ -12,6 +12,7 @@ import scipy.special
 
 import jax
 import jax.scipy.special
+from jax.scipy import special
 
 FOLDER = Path(__file__).absolute().parent.parent / "benchmarks"
 SPEC = importlib.util.spec_from_file_location("accuracy", FOLDER / "accuracy.py")
@@ -104,3 +105,10 @@ def test_quantiles_at_the_ends():
     np.testing.assert_array_equal(jax.jit(jax.scipy.special.erfinv)(x), exact)
     p = np.array([0, 1, 1.5, -2, nan, inf, 0.5], np.float32)
     np.testing.assert_array_equal(jax.jit(jax.scipy.special.ndtri)(p), exact)
+
+
+def test_incomplete_gamma_functions_of_the_largest_numbers():
+    x = np.array([1e30, 3e38, 2.0, 1e30], np.float32)
+    a = np.array([1e30, 3e38, 1e38, 1e29], np.float32)
+    np.testing.assert_allclose(jax.jit(special.gammainc)(a, x), [0.5, 0.5, 0, 1], rtol=1e-6)
+    np.testing.assert_allclose(jax.jit(special.gammaincc)(a, x), [0.5, 0.5, 1, 0], rtol=1e-6)

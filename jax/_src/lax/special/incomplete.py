@@ -23,6 +23,7 @@ from jax._src.lax.rules import FLOAT, binary_primitive, nary_primitive
 from jax._src.lax.special.basic import digamma, in_float32, lgamma, same_shape, wide_enough
 from jax._src.lax.special.doubled import two_difference
 from jax._src.lax.special.expansions import accurate_log1p
+from jax._src.lax.special.large_gamma import has_expansion, large_gamma_tail
 from jax._src.lax.special.polynomials import polynomial
 from jax._src.lax.special.scales import (
     beta_scale,
@@ -126,6 +127,8 @@ class _Gamma:
         scale, log_scale = gamma_scale(select(ready, a, ones), select(ready, x, ones))
         self.scale = select(ready, scale, full_like(x, 0))
         self.log_scale = select(ready, log_scale, full_like(x, -np.inf))
+        # Here neither the series nor the fraction converges fast.
+        self.is_large = bitwise_and(ready, has_expansion(a, x))
         # Here P(a, x) is close to 1, and Q(a, x) is computed by itself.
         self.is_small = bitwise_and(bitwise_and(ready, lt(a, const(a, 0.5))), le(x, one))
         half = full_like(x, 0.5)
@@ -142,12 +145,14 @@ class _Gamma:
 
         The series is the sum of x**n / ((a + 1) ... (a + n)). The fraction is the even part of DLMF
         8.9.2: its denominators are x - a + 2 n + 1, its numerators n (a - n). Both are evaluated from
-        the last term to the first, by one division a step.
+        the last term to the first, by one division a step. Near a large `a` an expansion replaces them.
         """
         a, x, by_fraction = self.a, self.x, self.by_fraction
         one = full_like(x, 1)
         steps = select(by_fraction, self._fraction_steps(), self._series_steps())
-        steps = select(active, floor(steps), full_like(x, 0))
+        steps = select(
+            bitwise_and(active, bitwise_not(self.is_large)), floor(steps), full_like(x, 0)
+        )
         base = select(by_fraction, sub(sub(x, a), one), one)
         slope = select(by_fraction, full_like(x, 2), full_like(x, 0))
 
@@ -158,7 +163,10 @@ class _Gamma:
 
         # Step n yields the denominator of number n - 1, and the last one is that of number 0.
         start = add(base, mul(slope, add(steps, one)))
-        return _backward(steps, start, body)
+        total = _backward(steps, start, body)
+        tail = large_gamma_tail(a, x, by_fraction)
+        tail = select(self.is_large, select(by_fraction, div(one, tail), mul(a, tail)), one)
+        return select(self.is_large, tail, total)
 
     def _series_steps(self):
         """Return how many terms the series needs.

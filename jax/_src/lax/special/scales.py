@@ -158,10 +158,17 @@ def stirling_exponent(x: Any) -> tuple[Any, Any]:
     return normalize(high, sub(low, stirling_error(x)))
 
 
+def shrunk(a: Any, x: Any) -> tuple[Any, Any]:
+    """Return numbers of the same ratio of which no sum overflows; only near x = a is the scale of larger ones not zero."""
+    largest = const(a, 1e-4 * float(dtypes.finfo(core.typeof(a).dtype).max))
+    # A power of two, since other products would be rounded, or not, where compilers fuse them with sums.
+    factor = select(gt(max(a, x), largest), full_like(a, 2.0**-14), full_like(a, 1))
+    return mul(a, factor), mul(x, factor)
+
+
 def gamma_scale(a: Any, x: Any) -> tuple[Any, Any]:
     """Return x**a exp(-x) / gamma(a) of positive finite numbers, and its logarithm."""
-    largest = const(a, 1e-4 * float(dtypes.finfo(core.typeof(a).dtype).max))  # so no sum overflows
-    a, x = min(a, largest), min(x, largest)
+    a, x = shrunk(a, x)
     large = ge(a, const(a, _LARGE))
     zero = full_like(a, 0)
     difference = _select(large, two_difference(x, a), (x, zero))
