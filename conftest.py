@@ -5,6 +5,7 @@ import gc
 import importlib.metadata
 import importlib.util
 import os
+import re
 import signal
 import zlib
 from pathlib import Path
@@ -103,7 +104,8 @@ def pytest_sessionstart(session):
 def _generate_code_quickly():
     """Has XLA use its older emitters where it is to compile quickly: they take half the time of users' ones.
 
-    They lack some types of eight bits and less. Programs that they cannot compile are compiled as users' are.
+    They lack some types of eight bits and less, and take small numbers of others for equal. Programs with floats of
+    eight bits and less, and what they cannot compile, are compiled as users' are.
     """
     import jax
     from jax._src import compiler, config
@@ -113,7 +115,8 @@ def _generate_code_quickly():
 
     def compile_and_load(backend, module, devices, options, host_callbacks):
         given = options.env_option_overrides
-        if backend.platform == "cpu" and config.disable_most_optimizations.value:
+        quick = backend.platform == "cpu" and config.disable_most_optimizations.value
+        if quick and not re.search(r"f[468]E\dM", module.operation.get_asm(large_elements_limit=1)):
             options.env_option_overrides = [*quickly, *given]
             with contextlib.suppress(jax.errors.JaxRuntimeError):
                 return as_for_users(backend, module, devices, options, host_callbacks)
