@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from jax._src import core
 from jax._src.lax.lax.arithmetic import abs, add, div, floor, mul, sub
 from jax._src.lax.lax.convert import bitcast_convert_type, convert_element_type
 from jax._src.lax.lax.create import full_like
@@ -38,6 +39,8 @@ def _where(condition: Any, x: Any, y: Any) -> Any:
 
 def accurate_log1p(x: Any) -> Any:
     """Return log(1 + x); XLA's own loses two digits of float64 near -0.41."""
+    if core.typeof(x).dtype == np.float32:
+        return log1p(x)
     near = lt(abs(x), const(x, 0.35))
     return select(near, log1p(select(near, x, full_like(x, 0))), log(add(const(x, 1), x)))
 

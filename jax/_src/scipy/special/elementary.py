@@ -250,8 +250,7 @@ def _logit_value(x):
     # Of the smaller of x and 1 - x: the argument of log1p is not negative, so its error does not grow.
     above = x >= 0.5
     least = where(above, 1 - x, where(x == 0, 0, x))  # without the sign of -0
-    log1p = lax.log1p if x.dtype == np.float32 else accurate_log1p
-    out = log1p((1 - 2 * least) / least)
+    out = accurate_log1p((1 - 2 * least) / least)
     return where(above, out, -out)
 
 

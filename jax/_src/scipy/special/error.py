@@ -421,9 +421,7 @@ def _log_ndtr(x):
     middle = abs(x) < 0.5
     error = special.erf(where(middle, x, 0) * math.sqrt(0.5))
     argument = where(middle, error, -half * exp_minus_square(x, 0.5))
-    # Of float32 the compiler's own is accurate, too.
-    log1p = lax.log1p if x.dtype == np.float32 else accurate_log1p
-    upper = log1p(argument)
+    upper = accurate_log1p(argument)
     out = where(middle, upper - math.log(2), where(x < 0, lower, upper))
     return where(x == -np.inf, -np.inf, out)
 
