@@ -318,7 +318,7 @@ def _binomials(n: Any) -> Array:
     """`comb(i, j)` for a symbolic size, in floating point: each row is made of the one before."""
 
     def next_row(row, _):
-        return row + lax.concatenate([row[:1] * 0, row[:-1]], 0), row
+        return row + lax.pad(row, lax.const(row, 0), ((1, -1, 0),)), row
 
     first = _as_float(lax.iota(np.int32, n) == 0)
     return scan(next_row, first, None, length=n)[1]
