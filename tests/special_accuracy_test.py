@@ -112,3 +112,16 @@ def test_incomplete_gamma_functions_of_the_largest_numbers():
     a = np.array([1e30, 3e38, 1e38, 1e29], np.float32)
     np.testing.assert_allclose(jax.jit(special.gammainc)(a, x), [0.5, 0.5, 0, 1], rtol=1e-6)
     np.testing.assert_allclose(jax.jit(special.gammaincc)(a, x), [0.5, 0.5, 1, 0], rtol=1e-6)
+
+
+def test_owens_function_of_large_numbers():
+    h, a = np.array([1e30, 1e-10, -20.5, 0, 1e30], np.float32), np.array([-3, 1e30, 1e30, 2, 1e30], np.float32)  # fmt: skip
+    expected = scipy.special.owens_t(h.astype(float), a.astype(float))
+    np.testing.assert_allclose(jax.jit(special.owens_t)(h, a), expected, rtol=1e-6, atol=1e-30)
+
+
+def test_beta_of_a_large_and_a_negative_number():
+    a = np.array([1e10, -1.5, -2.3, -0.5, -0.001, 1e20], np.float32)
+    b = np.array([-0.9, 500, 1e4, 200, 1e30, -1.0001], np.float32)
+    expected = scipy.special.beta(a.astype(float), b.astype(float))
+    np.testing.assert_allclose(jax.jit(special.beta)(a, b), expected, rtol=2e-6)

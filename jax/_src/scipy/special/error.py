@@ -488,8 +488,10 @@ def _owens_quadrature(h, a):
 def _owens_t(h, a):
     h, b = abs(h), abs(a)
     large = b > 1
-    finite = where(b == np.inf, 0, b * h)
-    inner = _owens_quadrature(where(large, finite, h), where(large, 1 / b, b))
+    # The density is zero beyond, where products and squares could overflow.
+    end = lax.full_like(h, 1e4)
+    h_finite, finite = lax.min(h, end), where(b == np.inf, 0, lax.min(b * h, end))
+    inner = _owens_quadrature(where(large, finite, h_finite), where(large, 1 / b, b))
     # T(h, a) = (ndtr(-h) ndtr(a h) + ndtr(h) ndtr(-a h)) / 2 - T(a h, 1 / a), the symmetry
     # of Owen (1956)
     k = where(large, finite, 0)

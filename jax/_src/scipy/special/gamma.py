@@ -419,6 +419,7 @@ def _beta_of_any_sign(a, b, of_positive):
     logs = special.lgamma(a) + special.lgamma(b) - special.lgamma(total)
     logs = _sign(a) * _sign(b) * _sign(total) * lax.exp(logs)
     out = where(small, quotient, logs) * _by_rounded_sum(total, rest)
+    out = where(_reflects(a, b, total) & ~small, _reflected_beta(a, b, total, rest), out)
     out = where((a > 0) & (b > 0) & lax.is_finite(total), of_positive, out)
     out = where((a > 0) & (b > 0) & (total == np.inf), 0, out)
     # A pole of the denominator alone is a zero.
@@ -427,6 +428,26 @@ def _beta_of_any_sign(a, b, of_positive):
     b_pole = (b <= 0) & (b == lax.floor(b))
     out = where(zero & ~a_pole & ~b_pole, 0, out)
     return where((a != a) | (b != b), np.nan, out)
+
+
+def _reflects(a, b, total):
+    low = lax.min(a, b)
+    return (
+        (low < 0) & (low > -0.25 * lax.max(a, b)) & (low != lax.floor(low)) & lax.is_finite(total)
+    )
+
+
+def _reflected_beta(a, b, total, rest):
+    """Computes B(a, b), where one is negative and the other one larger, as gamma(b) gamma(-b) / B(a + b, -b)."""
+    inside = _reflects(a, b, total)
+    low = where(inside, lax.min(a, b), -0.5)
+    c = where(inside, total, 1)
+    nearest = lax.round(low, lax.RoundingMethod.TO_NEAREST_EVEN)
+    odd = nearest - 2 * lax.floor(0.5 * nearest)
+    sine = lax.sin(math.pi * (low - nearest)) * (1 - 2 * odd)
+    out = math.pi / (-low * sine) / positive_beta(c, -low)
+    # B(c, -b) is proportional to c**b.
+    return out * (1 - where(inside, rest, 0) * (low / c))
 
 
 _beta.__name__ = "beta"
