@@ -423,6 +423,16 @@ def test_slices_of_all_sizes():
             np.testing.assert_array_equal(got, want, text)
 
 
+def test_rolls_of_no_elements():
+    (n,) = symbolic_shape("n")
+    f = jax.jit(lambda x: (jnp.fft.fftshift(x[1:]), jnp.roll(x[1:], jnp.int32(x.shape[0]))))
+    exported = export.export(f)(jax.ShapeDtypeStruct((n,), np.float32))
+    for size in (0, 3):
+        x = np.arange(size + 1, dtype=np.float32)
+        for got, want in zip(exported.call(x), (np.fft.fftshift(x[1:]), np.roll(x[1:], size + 1))):
+            np.testing.assert_array_equal(got, want)
+
+
 @pytest.mark.parametrize("endpoint", [True, False])
 def test_linspace_of_a_size_that_may_be_one(endpoint):
     (n,) = symbolic_shape("n")

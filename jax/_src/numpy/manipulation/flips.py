@@ -176,7 +176,7 @@ def _static_ints(shift: Any) -> Any:
 def _roll(a, *, shifts, axes):
     for shift, axis in zip(shifts, axes):
         n = a.shape[axis]
-        k = shift % n if n else 0
+        k = shift % core.max_dim(n, 1)  # a symbolic size may be 0
         if k:
             parts = [
                 slicing.slice_in_dim(a, n - k, n, axis=axis),
@@ -211,9 +211,8 @@ def _roll_by(a, shift, *, axes):
             if not shift.ndim
             else slicing.index_in_dim(shift, min(i, shift.shape[0] - 1), keepdims=False)
         )
-        size = (
-            lax.convert_element_type(n, by.dtype) if core.is_symbolic_dim(n) else lax.const(by, n)
-        )
+        # A remainder by 0 ends the process, where a symbolic size turns out to be that.
+        size = lax.const(by, core.max_dim(n, 1))
         # The shift is traced: take a slice of static size from two copies of the array.
         start = lax.rem(lax.sub(size, lax.rem(by, size)), size)
         a = slicing.dynamic_slice_in_dim(lax.concatenate([a, a], axis), start, n, axis)
