@@ -423,6 +423,15 @@ def test_slices_of_all_sizes():
             np.testing.assert_array_equal(got, want, text)
 
 
+def test_division_by_sizes_that_turn_out_to_be_zero():
+    """The compiler would end the process."""
+    (n,) = symbolic_shape("n")
+    f = jax.jit(lambda x: (x.sum() + 7 % (x.shape[0] - 1), x.sum() + 7 // (x.shape[0] - 1)))
+    exported = export.export(f)(jax.ShapeDtypeStruct((n,), np.float32))
+    np.testing.assert_array_equal(exported.call(np.ones(5, np.float32)), (8, 6))
+    assert np.isfinite(exported.call(np.ones(1, np.float32))).all()
+
+
 def test_rolls_of_no_elements():
     (n,) = symbolic_shape("n")
     f = jax.jit(lambda x: (jnp.fft.fftshift(x[1:]), jnp.roll(x[1:], jnp.int32(x.shape[0]))))

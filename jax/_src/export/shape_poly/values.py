@@ -38,6 +38,10 @@ class Algebra:
     def mul(self, x: Any, y: Any) -> Any:
         return x * y
 
+    def divisor(self, y: Any) -> Any:
+        """A divisor that may be 0, which Python refuses."""
+        return y
+
     def floordiv(self, x: Any, y: Any) -> Any:
         return x // y
 
@@ -81,8 +85,14 @@ class Algebra:
             return self._env[name]
         if factor not in self._known:
             x, y = (self.size(v) for v in factor.operands)
+            if factor.operation in ("floordiv", "mod") and _may_be_zero(factor.operands[1]):
+                y = self.divisor(y)
             self._known[factor] = getattr(self, factor.operation)(x, y)
         return self._known[factor]
+
+
+def _may_be_zero(d: Any) -> bool:
+    return not (core.definitely_greater(d, 0) or core.definitely_greater(0, d))
 
 
 class IrAlgebra(Algebra):
@@ -107,6 +117,12 @@ class IrAlgebra(Algebra):
 
     def min(self, x: Any, y: Any) -> Any:
         return hlo.minimum(x, y)
+
+    def divisor(self, y: Any) -> Any:
+        """1 in place of 0: the compiler, when it refines shapes, ends the process if it divides by 0."""
+        return hlo.select(
+            mlir.compare_hlo(y, self.constant(0), "EQ", "SIGNED"), self.constant(1), y
+        )
 
     def floordiv(self, x: Any, y: Any) -> Any:
         return self._floor(x, y, lambda r, off: hlo.select(
