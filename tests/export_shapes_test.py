@@ -430,6 +430,10 @@ def test_division_by_sizes_that_turn_out_to_be_zero():
     exported = export.export(f)(jax.ShapeDtypeStruct((n,), np.float32))
     np.testing.assert_array_equal(exported.call(np.ones(5, np.float32)), (8, 6))
     assert np.isfinite(exported.call(np.ones(1, np.float32))).all()
+    f = jax.jit(lambda x: jnp.unravel_index(3, (x.shape[0] - 1, 2)))
+    exported = export.export(f)(jax.ShapeDtypeStruct((n,), np.float32))
+    assert exported.call(np.ones(5, np.float32)) == (1, 1)
+    assert exported.call(np.ones(1, np.float32))[0] == 0
 
 
 def test_rolls_of_no_elements():

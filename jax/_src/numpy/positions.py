@@ -46,6 +46,8 @@ def unravel_index(indices: ArrayLike, shape: Any) -> tuple[Array, ...]:
     known = all(type(d) is int for d in shape)
     if known and dtypes.issubdtype(indices.dtype, np.integer):
         return _unravel_index(indices, shape=shape)
+    # Symbolic sizes may be 0, by which the compiler must not divide.
+    shape = [core.max_dim(d, 1) if core.is_symbolic_dim(d) else d for d in shape]
     return _unravel_by_sizes(indices, *shape)
 
 
