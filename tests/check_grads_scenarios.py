@@ -75,6 +75,9 @@ for dtype in ("float32", "float16", "bfloat16", "complex64"):
     for name, (fun, arguments) in FUNCTIONS.items():
         args = arguments(value)
         for key, options in OPTIONS.items():
+            if (key, dtype) == ("third", "complex64"):
+                # With the default step the error is as large as the tolerance.
+                options = options | {"eps": 0.1}
             CASES.add(
                 f"{name}_{key}_{dtype}",
                 lambda f=fun, a=args, o=options: outcome(test_util.check_grads, f, a, **o),
