@@ -1,11 +1,9 @@
 """Settings of every test run. This file also puts the checkout on `sys.path`, for pytest on its own."""
 
-import contextlib
 import gc
 import importlib.metadata
 import importlib.util
 import os
-import re
 import signal
 import zlib
 from pathlib import Path
@@ -94,36 +92,6 @@ def _has_onnxruntime_headers() -> bool:
 
 def _drawn(nodeid: str) -> bool:
     return zlib.crc32(nodeid.encode()) % QUICK == 0
-
-
-def pytest_sessionstart(session):
-    if importlib.metadata.version("jaxlib") == "0.10.2":  # later ones lack the option
-        _generate_code_quickly()
-
-
-def _generate_code_quickly():
-    """Has XLA use its older emitters where it is to compile quickly: they take half the time of users' ones.
-
-    They lack some types of eight bits and less, and take small numbers of others for equal. Programs with floats of
-    eight bits and less, and what they cannot compile, are compiled as users' are.
-    """
-    import jax
-    from jax._src import compiler, config
-
-    as_for_users = compiler.backend_compile_and_load
-    quickly = [("xla_cpu_use_fusion_emitters", False), ("xla_cpu_parallel_codegen_split_count", 1)]
-
-    def compile_and_load(backend, module, devices, options, host_callbacks):
-        given = options.env_option_overrides
-        quick = backend.platform == "cpu" and config.disable_most_optimizations.value
-        if quick and not re.search(r"f[468]E\dM", module.operation.get_asm(large_elements_limit=1)):
-            options.env_option_overrides = [*quickly, *given]
-            with contextlib.suppress(jax.errors.JaxRuntimeError):
-                return as_for_users(backend, module, devices, options, host_callbacks)
-            options.env_option_overrides = given
-        return as_for_users(backend, module, devices, options, host_callbacks)
-
-    compiler.backend_compile_and_load = compile_and_load
 
 
 @pytest.hookimpl(wrapper=True)

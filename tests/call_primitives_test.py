@@ -179,7 +179,7 @@ def test_batching_rules_of_the_older_form():
 
     batching.axis_primitive_batchers[p] = rule
     np.testing.assert_array_equal(jax.vmap(p.bind, axis_name="i")(jnp.ones(3)), [2, 2, 2])
-    assert seen == [(3, "i", [0])]
+    assert seen == [(3, "i", (0,))]
 
 
 def test_scalars_have_types_in_derivative_rules():

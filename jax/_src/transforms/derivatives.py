@@ -642,7 +642,9 @@ def jvp(fun: Callable, primals, tangents, has_aux: bool = False):
         unchanged = [given for x, given, m in zip(flat, flat_t, moved) if x is out and m is t]
         if unchanged:
             return unchanged[0]
-        return _finish_ct(t) if type(t) is Zero else plain_scalar(t)
+        # What rules of primitives pass on becomes an array, as what they compute is.
+        passed_on = type(t) is Zero or any(m is t for m in moved)
+        return _finish_ct(t) if passed_on else plain_scalar(t)
 
     with operands(flat):
         outs, outs_t = ad.jvp(flat_fun, flat, moved, instantiate=False)
