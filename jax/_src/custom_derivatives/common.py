@@ -184,29 +184,34 @@ _TYPED: dict[type, Callable[[Any], Any]] = {
 
 
 class Subfun:
-    """A function that an equation of a custom derivative is bound with."""
+    """The function of an equation, which libraries call as they do those of `linear_util`."""
 
-    def __init__(self, fun: Callable):
-        self.fun = fun
+    __slots__ = ("_fun",)
 
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self.__dict__["fun"], name)
+    def __init__(self, closed: core.ClosedJaxpr):
+        self._fun = core.jaxpr_as_fun(closed)
 
     def __call__(self, *args: Any) -> Any:
-        return self.fun(*args)
+        return self._fun(*args)
 
-    def call_wrapped(self, *args: Any) -> Any:
-        """The same by the name that it has in `jax.extend.linear_util`."""
-        return self(*args)
+    call_wrapped = __call__
 
 
-class OnArrays(Subfun):
+class OnArrays:
     """A rule called for an equation: literals among its operands are converted to arrays."""
 
+    def __init__(self, rule: Callable):
+        self.rule = rule
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.__dict__["rule"], name)
+
     def __call__(self, *args: Any) -> Any:
-        return self.fun(
+        return self.rule(
             *[late.to_array(x) if isinstance(x, (int, float, complex)) else x for x in args]
         )
+
+    call_wrapped = __call__
 
 
 class FlatFun:

@@ -192,7 +192,7 @@ def _custom_jvp_bind_params(params):
     if n:
         jvp = lift_jvp(n, jvp)
     return dict(
-        subfuns=(Subfun(core.jaxpr_as_fun(closed)), OnArrays(jvp)),
+        subfuns=(Subfun(closed), OnArrays(jvp)),
         symbolic_zeros=params["symbolic_zeros"],
     )
 

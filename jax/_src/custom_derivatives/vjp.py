@@ -353,7 +353,7 @@ def _custom_vjp_bind_params(params):
     fwd, bwd = params["fwd_jaxpr_thunk"], params["bwd"]
     if n:
         fwd, bwd = _lifted_fwd(n, fwd, params["symbolic_zeros"]), _lifted_bwd(n, bwd)
-    funs = (Subfun(core.jaxpr_as_fun(closed)), OnArrays(fwd), bwd)
+    funs = (Subfun(closed), OnArrays(fwd), bwd)
     return dict(
         subfuns=funs, out_trees=params["out_trees"], symbolic_zeros=params["symbolic_zeros"]
     )

@@ -638,13 +638,13 @@ def jvp(fun: Callable, primals, tangents, has_aux: bool = False):
         flat_fun, out_tree = flatten_fun_nokwargs(fun, tree)
 
     def finished(out, t):
-        # An argument that is returned unchanged has its tangent returned unchanged as well.
-        unchanged = [given for x, given, m in zip(flat, flat_t, moved) if x is out and m is t]
+        # An argument that is returned unchanged has its tangent returned unchanged as well. Others
+        # that rules of primitives pass on become arrays, as what they compute is.
+        passed_on = [(x, given) for x, given, m in zip(flat, flat_t, moved) if m is t]
+        unchanged = [given for x, given in passed_on if x is out]
         if unchanged:
             return unchanged[0]
-        # What rules of primitives pass on becomes an array, as what they compute is.
-        passed_on = type(t) is Zero or any(m is t for m in moved)
-        return _finish_ct(t) if passed_on else plain_scalar(t)
+        return _finish_ct(t) if passed_on or type(t) is Zero else plain_scalar(t)
 
     with operands(flat):
         outs, outs_t = ad.jvp(flat_fun, flat, moved, instantiate=False)
@@ -741,12 +741,8 @@ class _LinearizedFunction:
                 )
         closed = core.ClosedJaxpr(self.jaxpr, consts)
         with operands((flat, consts)):
-            outs = _apply_linear(closed, flat)
+            outs = core.jaxpr_as_fun(closed)(*flat)
         return tree_unflatten(self.out_tree, [_finish_ct(o, flat) for o in outs])
-
-
-def _apply_linear(closed, args):
-    return core.eval_jaxpr(closed.jaxpr, closed.consts, *args)
 
 
 def linear_transpose(fun: Callable, *primals, reduce_axes=()) -> Callable:
