@@ -19,6 +19,12 @@ if ORACLE.exists():
 # Most of a run's time goes into compiling small programs that run once. Their machine code need not be fast; what
 # XLA does before stays the same. With 0, tests are compiled as users' programs are.
 os.environ.setdefault("JAX_DISABLE_MOST_OPTIMIZATIONS", "1")
+# XLA splits programs among threads to compile them, which for small ones, with a test process per core, is a loss.
+# Given flags go last, and so count. Later jaxlibs may lack the flag, and would end the process.
+if importlib.metadata.version("jaxlib") == "0.10.2":
+    os.environ["XLA_FLAGS"] = " ".join(
+        ["--xla_cpu_parallel_codegen_split_count=1", *os.environ.get("XLA_FLAGS", "").split()]
+    )
 # Several tests need eight devices, and the file that a process happens to collect first may start the CPU.
 os.environ.setdefault("JAX_NUM_CPU_DEVICES", "8")
 # In processes that tests start, warnings are errors as well,

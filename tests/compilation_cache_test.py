@@ -384,7 +384,10 @@ class KeyTest(Folder):
         self.assertRegex(key, "^jit_f-[0-9a-f]{64}$")
         same = {"a": self.key(f, x), "dump": self.key(f, x, xla_dump_max_hlo_modules=3),
                 "device": self.key(f, x, devices=jax.devices()[3:4])}  # fmt: skip
-        with unittest.mock.patch.dict(os.environ, XLA_FLAGS="--xla_dump_to=/tmp/somewhere"):
+        flags = os.environ.get("XLA_FLAGS", "")
+        with unittest.mock.patch.dict(
+            os.environ, XLA_FLAGS=f"{flags} --xla_dump_to=/tmp/somewhere"
+        ):
             same["flag"] = self.key(f, x)
         with config.compilation_cache_dir("/tmp/elsewhere"):
             same["folder"] = self.key(f, x)
