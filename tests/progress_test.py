@@ -179,14 +179,14 @@ def test_one_device_reports(reports):
 
 
 def test_the_host_decides_by_time(monkeypatch):
-    clock = iter([0.0, 0.001, 0.003, 0.1, 0.2, 0.3, 0.4])
+    clock = iter([0.0, 0.0004, 0.003, 0.1, 0.2, 0.3, 0.4])
     monkeypatch.setattr(progress.time, "perf_counter", lambda: next(clock))
     bar = progress.Bar("by time", None, "here")
     step, steps = 0, []
     for _ in range(6):
         steps.append(step)
         step += progress.steps_until_next(bar, step)
-    assert steps == [0, 1, 5, 21, 37, 53]  # at most 4 times as many, then those of 0.1 s
+    assert steps == [0, 1, 17, 273, 536, 799]  # at most 16 times as many, then those of 0.1 s
     assert progress.steps_until_next(bar, 0) == 1  # the loop runs again
     progress._last.clear()
 
@@ -200,8 +200,28 @@ def test_bars():
         jax.jit(nested, static_argnums=0)(2)
         jax.effects_barrier()
     text = terminal.getvalue()
-    assert "outer: 100%" in text and "2/2" in text and text.count("inner: 100%") >= 2, text
+    assert "outer: 100%" in text and "2/2" in text and "inner: 100%" in text, text
     assert not progress._open and not progress._last
+    progress._short.clear()
+
+
+def test_loops_that_were_short_are_shown_at_their_end():
+    outer, inner = progress.Bar("outer", 9, "here"), progress.Bar("inner", 4, "there")
+
+    def run():
+        with on_terminal() as terminal:
+            for bar in (outer, inner):
+                progress.show(bar, 0)
+            started = "outer" in terminal.getvalue(), "inner" in terminal.getvalue()
+            for bar in (inner, outer):
+                progress.show(bar, bar.total, final=True)
+        text = terminal.getvalue()
+        assert text.count("outer: 100%") == 1 and text.endswith("\n") and not progress._open
+        return *started, "inner: 100%" in text
+
+    assert run() == (True, True, True)
+    assert run() == (False, False, False)  # both were short
+    progress._short.clear()
 
 
 def test_nothing_is_reported_off_terminal():

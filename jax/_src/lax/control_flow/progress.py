@@ -30,7 +30,7 @@ traceback_util.register_exclusion(__file__)
 
 _MAX_CALLS = 100
 _SECONDS = 0.1  # between two reports, where the host decides
-_GROWTH = 4  # of the number of steps between two reports, while that takes less time
+_GROWTH = 16  # of the number of steps between two reports, while that takes less time
 
 
 class ProgressEffect(effects.Effect):
@@ -279,6 +279,7 @@ class Report(NamedTuple):
 
 _open: dict[Bar, Any] = {}  # the bars of loops that run
 _last: dict[Bar, tuple[int, float]] = {}  # their last steps, and when those were reported
+_short: set[Bar] = set()  # loops whose last run took less than `_SECONDS`
 
 
 def steps_until_next(bar: Bar, step: int) -> int:
@@ -301,17 +302,23 @@ def show(bar: Bar, step: int, final: bool = False) -> None:
         _open.pop(bar).close()
         shown = None
     if shown is None:
+        # Most of what a bar costs is printing it, so that of a short loop is printed at its end.
         shown = tqdm.auto.tqdm(
             total=bar.total, desc=bar.description or None, unit="step", leave=not _open,
             dynamic_ncols=True, mininterval=_SECONDS / 2, file=sys.stderr,
+            delay=_SECONDS if bar in _short else 0,
         )  # fmt: skip
         _open[bar] = shown
     if not final:
         shown.update(step - shown.n)
         return
     shown.n = step
-    if not shown.leave:  # `close` shows the end of the others
+    if shown.leave:
+        shown.delay = 0  # `close` shows the end
+    elif not shown.delay:
         shown.refresh()
+    is_short = time.time() - shown.start_t < _SECONDS
+    (_short.add if is_short else _short.discard)(bar)
     _open.pop(bar).close()
     _last.pop(bar, None)
 
