@@ -38,7 +38,7 @@ def roofline(
 ) -> Callable[..., tuple[Any, RooflineResult]]:
     """Estimates the costs of a function on one device, without compiling it.
 
-    The costs are sums over the operations. The body of a `scan` counts once, and `while_loop` and
+    The costs are sums over the operations that the results depend on. The body of a `scan` counts once, and `while_loop` and
     `cond` count as nothing. Operations without a rule count as nothing, with a warning; see
     `register_roofline`.
 
@@ -48,7 +48,8 @@ def roofline(
         `jax.shard_map`, and the costs are those of one shard.
       pin_lhs_in_vmem, pin_rhs_in_vmem: whether the left operands of matrix products, and their
         results, or the right operands stay in fast memory, so that they count as no bytes.
-      vjp: whether to estimate the function that computes the gradient of its arguments.
+      vjp: whether to estimate the function that computes the results and the gradient of its
+        arguments.
       print_jaxpr: whether to print the jaxpr.
 
     Returns:
@@ -77,11 +78,13 @@ def roofline(
             pin_lhs_in_vmem,
             pin_rhs_in_vmem,
         )
+        jaxpr = closed.jaxpr
+        if sharded or not vjp:  # with `vjp`, the costs of the results count as well
+            jaxpr, _ = pe.dce_jaxpr(jaxpr, [True] * len(jaxpr.outvars))
         if not sharded:
-            return out_shapes, analysis.of_jaxpr(closed.jaxpr, mesh)
+            return out_shapes, analysis.of_jaxpr(jaxpr, mesh)
         if not vjp:
             out_shapes = _placed(out_shapes, mesh, out_specs)
-        jaxpr, _ = pe.dce_jaxpr(closed.jaxpr, [True] * len(closed.jaxpr.outvars))
         shards = [eqn for eqn in jaxpr.eqns if eqn.primitive is shard_map_p]
         result = RooflineResult.zeros()
         for eqn in shards:
