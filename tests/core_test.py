@@ -2,6 +2,7 @@
 
 import functools
 import gc
+import itertools
 import re
 import traceback
 import weakref
@@ -563,15 +564,15 @@ class LeaksTest(jtu.JaxTestCase):
             (keep(lambda x: setattr(Model, "cls", x)), r"Model\.cls"),
             (keep(lambda x: globals().update(leaked=x)), "core_test.leaked"),
         ]
-        for fun, path in cases:
-            for transform in (jax.jit, jax.vmap, jax.grad):
-                with (
-                    jax.checking_leaks(),
-                    self.assertRaisesRegex(Exception, f"kept as .*{path}[^@]*core_test.py:"),
-                ):
-                    transform(fun)(jnp.ones(2) if transform is jax.vmap else F(1))
-                kept.items.clear(), kept.layers.update(a=[0]), globals().pop("leaked", None)
-                kept.x = kept.p = kept.function = kept.error = Model.cls = None
+        transforms = itertools.cycle([jax.jit, jax.vmap, jax.grad])
+        for (fun, path), transform in zip(cases, transforms):
+            with (
+                jax.checking_leaks(),
+                self.assertRaisesRegex(Exception, f"kept as .*{path}[^@]*core_test.py:"),
+            ):
+                transform(fun)(jnp.ones(2) if transform is jax.vmap else F(1))
+            kept.items.clear(), kept.layers.update(a=[0]), globals().pop("leaked", None)
+            kept.x = kept.p = kept.function = kept.error = Model.cls = None
 
     @pytest.mark.usefixtures("only_new_objects")
     def test_no_leaks_in_sound_programs(self):

@@ -5,7 +5,6 @@ import functools
 import gzip
 import io
 import json
-import os
 import shutil
 import socket
 import subprocess
@@ -197,9 +196,19 @@ class ServerTest(absltest.TestCase):
         jax.profiler.start_server(free_port(), requires_backend=False)
         jax.profiler.stop_server()
 
-    def test_subprocess_that_is_not_there(self):
-        with self.assertRaises(RuntimeError):
-            jax.profiler.register_subprocess(os.getpid() + 10**6, -1)
+    def test_subprocess(self):
+        port = free_port()
+        program = f"import jax; jax.profiler.start_server({port}, requires_backend=False); print(); input()"
+        command = [sys.executable, "-c", program]
+        with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as other:
+            other.stdout.readline()  # its server is there
+            for _ in range(2):  # what has ended can begin anew
+                end = jax.profiler.register_subprocess(other.pid, port)
+                with self.assertRaisesRegex(RuntimeError, f"{other.pid}.*already registered"):
+                    jax.profiler.register_subprocess(other.pid, port)
+                end()
+            other.communicate(b"\n")
+        self.assertEqual(other.returncode, 0)
 
 
 class CollectingTest(absltest.TestCase):
