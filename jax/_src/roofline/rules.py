@@ -326,7 +326,7 @@ _NAMES: tuple[tuple[RooflineRule, str], ...] = (
         dynamic_slice dynamic_update_slice eig eigh empty empty2 eq_to exp2 fft geqp3 geqrf hessenberg
         householder_product igamma igamma_grad_a igammac iota le_to lt_to lu lu_pivots_to_permutation
         mulhi name nextafter optimization_barrier ormqr pad platform_index polygamma population_count
-        pow pvary qr ragged_dot_general random_bits random_clone random_fold_in random_gamma
+        positive_beta pow pvary qr ragged_dot_general random_bits random_clone random_fold_in random_gamma
         random_seed random_split random_unwrap random_wrap reduce reduce_and reduce_max reduce_min
         reduce_or reduce_precision reduce_prod reduce_window reduce_window_max reduce_window_min
         reduce_window_sum reduce_xor regularized_incomplete_beta reshape rev rng_bit_generator

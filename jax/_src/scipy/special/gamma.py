@@ -12,11 +12,12 @@ from jax._src.basearray import Array
 from jax._src.jit.library import nested_jit
 from jax._src.lax import lax, special
 from jax._src.lax.control_flow import cond
+from jax._src.lax.special.beta import positive_beta
 from jax._src.lax.special.doubled import two_sum
 from jax._src.lax.special.expansions import stirling_error
 from jax._src.lax.special.gamma_tables import GAMMA, SINE
 from jax._src.lax.special.polynomials import piecewise
-from jax._src.lax.special.scales import beta as positive_beta, stirling_exponent
+from jax._src.lax.special.scales import stirling_exponent
 from jax._src.numpy.util import broadcast_arrays
 from jax._src.scipy.special.common import (
     const,
