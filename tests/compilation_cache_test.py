@@ -364,6 +364,14 @@ class DamageTest(Folder):
                 sys.modules["etils"] = previous
 
 
+class ModuleTest(absltest.TestCase):
+    def test_programs_need_not_import_it(self):
+        module = jax.experimental.__getattr__("compilation_cache")
+        self.assertIs(module, sys.modules["jax.experimental.compilation_cache"])
+        with self.assertRaisesRegex(AttributeError, "no attribute 'mesh_util'"):
+            _ = jax.experimental.mesh_util
+
+
 class KeyTest(Folder):
     def key(self, f, *args, devices=None, **options):
         lowered = jax.jit(f).lower(*args)
