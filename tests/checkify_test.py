@@ -163,6 +163,11 @@ class TestDevices:
             == "at mapped index 0: x is [-1.] (`check` failed)\nat mapped index 1: x is [0.] (`check` failed)"
         )
 
+    def test_constants(self):
+        f = self.smap(lambda x: x[jnp.array([1])])
+        found = message(f, np.arange(4, dtype=F)).splitlines()
+        assert len(found) == 4 and "index 1 is out of bounds for axis 0" in found[0]
+
     def test_gradient(self):
         f = jax.grad(lambda x: self.smap(lambda x: positive(3 - x))(x).sum())
         assert message(f, np.arange(4, dtype=F)) == "at mapped index 3: x is [0.] (`check` failed)"

@@ -405,9 +405,13 @@ def _shard_map(record: Record, eqn: JaxprEqn, args: Sequence[Any]) -> Any:
             body = _stacking(checked, n, axes, params["check_vma"])
     if _is_unchanged(eqn, found):
         return bind(eqn, args)
-    # The errors of all devices, along a new first dimension.
+    # The errors of all devices, along a new first dimension. All devices have the same constants.
     specs = (PartitionSpec(axes),) * len(found.avals)
-    new = dict(params, jaxpr=body.jaxpr, out_specs=(*params["out_specs"], *specs))
+    of_consts = (PartitionSpec(),) * len(body.consts)
+    new = dict(
+        params, jaxpr=pe.convert_constvars_jaxpr(body.jaxpr),
+        in_specs=(*of_consts, *params["in_specs"]), out_specs=(*params["out_specs"], *specs),
+    )  # fmt: skip
     outs = shard_map_p.bind(*body.consts, *args, **new)
     record.add_found(found, outs[n:])
     return outs[:n]
