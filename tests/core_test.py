@@ -16,6 +16,7 @@ import jax.numpy as jnp
 from jax import lax
 from jax._src import core, effects, source_info_util, test_util as jtu, traceback_util
 from jax._src.interpreters import ad, batching, mlir, partial_eval as pe
+from jax.sharding import PartitionSpec as P
 
 F = np.float32
 
@@ -25,6 +26,11 @@ def line_of(marker: str) -> int:
     with open(__file__) as f:
         (n,) = [i for i, line in enumerate(f, 1) if line.rstrip().endswith("# " + marker)]
     return n
+
+
+def on_one_device(f):
+    """A `shard_map` whose axis `f` does not use."""
+    return jax.shard_map(f, mesh=jax.make_mesh((1,), ("i",)), in_specs=P(), out_specs=P())
 
 
 class JaxprTest(jtu.JaxTestCase):
@@ -564,7 +570,7 @@ class LeaksTest(jtu.JaxTestCase):
             (keep(lambda x: setattr(Model, "cls", x)), r"Model\.cls"),
             (keep(lambda x: globals().update(leaked=x)), "core_test.leaked"),
         ]
-        transforms = itertools.cycle([jax.jit, jax.vmap, jax.grad])
+        transforms = itertools.cycle([jax.jit, jax.vmap, jax.grad, on_one_device])
         for (fun, path), transform in zip(cases, transforms):
             with (
                 jax.checking_leaks(),
@@ -587,6 +593,10 @@ class LeaksTest(jtu.JaxTestCase):
             cj = jax.custom_jvp(lambda x: lax.sin(x))
             cj.defjvp(lambda p, t: (cj(*p), lax.mul(lax.cos(p[0]), t[0])))
             jax.jit(jax.vmap(jax.grad(cj)))(w)
+            on_one_device(jax.vmap(jax.grad(f)))(w)
+            jax.grad(lambda x: on_one_device(f)(x))(F(1))
+            with self.assertRaises(ZeroDivisionError):
+                on_one_device(lambda x: 1 / 0)(w)
 
     def escaped(self, run):
         kept = []

@@ -603,7 +603,7 @@ class Tracer:
     __str__ = __repr__
 
     def _repr_inside(self) -> str:
-        """The text in that of a tracer that contains this one."""
+        """The text in that of a tracer that contains this one, or of a leaked one."""
         return repr(self)
 
     def __format__(self, spec: Any) -> str:
@@ -724,7 +724,9 @@ def check_leaks(trace_ref: weakref.ref[Any]) -> None:
     leaked = [x for x in gc.get_referrers(trace) if isinstance(x, Tracer) and x._trace is trace]
     if not leaked:
         return
-    names = "\n".join(f"  {x}{x._origin_msg()}{_who_refers_to(x, leaked)}" for x in leaked)
+    names = "\n".join(
+        f"  {x._repr_inside()}{x._origin_msg()}{_who_refers_to(x, leaked)}" for x in leaked
+    )
     what = f"Leaked trace {trace}. Leaked tracer(s):\n{names}\n"
     line = source_info_util.summarize(source_info_util.current())
     if line:

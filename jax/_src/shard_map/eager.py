@@ -62,6 +62,11 @@ def run(
             jaxpr, operands, specs = trace.recorded([trace.inner(x) for x in outs])
         finally:
             trace.end()
+    if config.check_tracer_leaks.value:
+        del outs
+        ended = weakref.ref(trace)
+        del trace
+        core.check_leaks(ended)
     params = dict(params, jaxpr=jaxpr, in_specs=specs, out_specs=tuple(out_specs))
     with core.set_current_trace(eval_trace):
         return programs.run(params, operands)
