@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import warnings
 
+from jax._src import util
 from jax._src.lib import Client, Device
 from jax._src.xla_bridge.registry import get_backend
 
@@ -26,6 +27,7 @@ def devices(backend: str | Client | None = None) -> list[Device]:
     return get_backend(backend).devices()
 
 
+@functools.lru_cache
 def local_devices(
     process_index: int | None = None,
     backend: str | Client | None = None,
@@ -103,6 +105,11 @@ def process_count(backend: str | Client | None = None) -> int:
       1
     """
     return max(d.process_index for d in devices(backend)) + 1
+
+
+# They refer to clients, which are gone when backends are cleared.
+util.register_cache(local_devices, "devices of processes")
+util.register_cache(process_count, "numbers of processes")
 
 
 def process_indices(backend: str | Client | None = None) -> list[int]:
