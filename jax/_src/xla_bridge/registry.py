@@ -474,10 +474,13 @@ def _clear_backends() -> None:
             )
 
 
-def clear_backends() -> None:
+def clear_backends(_crash: bool = False) -> None:
     """Removes all backends and compiled programs; the next use starts new backends.
 
     Arrays of the old backends can no longer be used.
+
+    Args:
+      _crash: has no effect, as in PyPI's jax, whose callers may give it.
     """
     _clear_backends()
 
