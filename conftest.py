@@ -5,6 +5,7 @@ import importlib.metadata
 import importlib.util
 import os
 import signal
+import sys
 import zlib
 from pathlib import Path
 
@@ -114,6 +115,10 @@ def pytest_collection(session):
 
 def pytest_collection_finish(session):
     """Refuses tests of a device where JAX would go on without it, on the CPU."""
+    testing = sys.modules.get("jax._src.test_util.testing")
+    if testing is not None:
+        # Tests here also cover implicit promotion and raw keys, which `JaxTestCase` forbids.
+        testing.JaxTestCase._default_thread_local_config = {"jax_enable_checks": True}
     wanted = os.environ.get("JAX_TEST_BACKEND")
     if not wanted or session.config.option.collectonly:
         return

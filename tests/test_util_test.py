@@ -1,13 +1,18 @@
 """The vocabulary of tests itself: counters, references, environment."""
 
 import os
+import subprocess
+import sys
+import threading
+import unittest
+import warnings
 
 import numpy as np
 import pytest
 
 import jax
 import jax.numpy as jnp
-from jax._src import test_util as jtu
+from jax._src import test_util as jtu, test_warning_util
 
 
 def test_counters():
@@ -25,7 +30,7 @@ def test_counters():
     assert puts() == 1
     with jtu.assert_num_jit_and_pmap_compilations(0):
         f(x)
-    with pytest.raises(AssertionError, match="expected 2 compilations, got 1"):
+    with pytest.raises(AssertionError, match="exactly 2 XLA compilations, but executed 1"):
         with jtu.assert_num_jit_and_pmap_compilations(2):
             jax.jit(lambda x: x - 3)(x)
 
@@ -102,3 +107,256 @@ def test_random_values(name, dtype, values):
     drawn = getattr(jtu, name)(np.random.RandomState(2))((5,), np.dtype(dtype))
     np.testing.assert_allclose(drawn, values, rtol=1e-6)
     assert drawn.dtype == dtype
+
+
+# The same cases, names and inputs as the reference's: a suite that is written on them runs the same tests.
+
+
+def test_sampled_cases():
+    assert jtu.sample_product_testcases([{"s": 1}, {"s": 2}], b=[1, 2], a=[3, 4])[:3] == [
+        {"s": 2, "b": 1, "a": 3},
+        {"s": 2, "b": 1, "a": 4},
+        {"s": 1, "b": 1, "a": 3},
+    ]
+    chosen = [case["a"] for case in jtu.sample_product_testcases(a=range(20))]
+    assert chosen == [0, 17, 15, 1, 8, 5, 11, 3, 18, 16]
+    assert jtu.sample_product_testcases([{"s": 1}], s=[2]) == [{"s": 2}]
+    assert jtu._choice(40, 5).tolist() == [19, 16, 15, 26, 4]
+    names = [name for name, *_ in jtu.cases_from_gens(lambda size: size)]
+    assert names[:5] == ["_1_0", "_1_1", "_1_2", "_1_3", "_3_0"] and len(names) == 12
+
+    def generate(sample):
+        for a in sample(range(10)):
+            for b in sample("abcdef"):
+                yield {"testcase_name": f"_{a}_{b}"}
+
+    named = [case["testcase_name"] for case in jtu.named_cases_from_sampler(generate)]
+    assert named == "_6_d _7_e _4_b _2_c _3_c _5_e _1_d _5_b _4_a _9_f".split()
+
+
+def names_of_cases(**kwargs):
+    class Cases(jtu.JaxTestCase):
+        @jtu.parameterized_filterable(**kwargs)
+        def test_it(self, **_):
+            pass
+
+    return [n for n in dir(Cases) if n.startswith("test")]
+
+
+def test_names_of_cases():
+    cases = [{"a": 4, "b": "x[1, 2]"}, {"a": np.float32, "b": None}]
+    assert names_of_cases(kwargs=cases) == [
+        "test_it_a_4_b_x_1_2_",
+        "test_it_a_class_numpy_float32_b_None",
+    ]
+    assert names_of_cases(kwargs=[{"a": 1, "testcase_name": "hello (1)"}]) == ["test_it_hello_1_"]
+    numbered = {"testcase_name": lambda k: f"n {k['a']}", "kwargs": [{"a": 1}, {"a": 2}]}
+    assert names_of_cases(**numbered) == ["test_it_n_1", "test_it_n_2"]
+    assert names_of_cases(**numbered, one_containing="2") == ["test_it"]
+    with pytest.raises(ValueError, match="_n_1\n  _n_2"):
+        names_of_cases(**numbered, one_containing="3")
+
+
+def test_random_inputs():
+    def draw(factory, shape=(3,), dtype=np.float32, seed=3, **kwargs):
+        return factory(np.random.RandomState(seed), **kwargs)(shape, dtype)
+
+    np.testing.assert_array_equal(draw(jtu.rand_int, low=-5, high=9, dtype=np.int32), [5, 3, 4])
+    unique = jtu.rand_indices_unique_along_axis(np.random.RandomState(3))
+    assert unique(dim=5, shape=(2, 3), axis=-1).tolist() == [[-2, -1, 1], [-3, -4, -2]]
+    assert type(draw(jtu.rand_default, jtu.PYTHON_SCALAR_SHAPE)) is float
+    assert type(draw(jtu.rand_default, jtu.NUMPY_SCALAR_SHAPE)) is np.float32
+    rng = np.random.RandomState(3)
+    assert jtu.rand_like(rng, 3) == 1 and jtu.rand_like(rng, True) is True
+    with pytest.raises(AssertionError, match="shape"):
+        jtu._cast_to_shape(np.ones(2), (3,), np.float32)
+
+
+def test_tolerances():
+    assert jtu.default_tolerance()[np.dtype(jnp.bfloat16)] == 1e-2
+    assert jtu.default_gradient_tolerance[np.dtype(np.float32)] == 2e-3
+    assert jtu.tolerance(np.dtype(np.float64)) == 1e-6 and jtu.tolerance(np.dtype(int), 0.5) == 0.5
+    assert jtu.tolerance(np.dtype(np.float32), {np.float64: 0.1}) == 1e-6
+    joined = jtu.join_tolerance({np.float32: 0.1}, 1e-3)
+    assert joined[np.dtype(np.float32)] == 0.1 and joined[np.dtype(np.float64)] == 1e-3
+
+
+def run_case(method, **attributes):
+    case = type("Case", (jtu.JaxTestCase,), {"test_it": method, **attributes})("test_it")
+    result = unittest.TestResult()
+    case.run(result)
+    return result
+
+
+def test_what_cases_accept():
+    def scalars(self):
+        self._CompileAndCheck(lambda x: (3, 2.5, [True], {"a": x}), lambda: [jnp.arange(3.0)])
+        self._CheckAgainstNumpy(lambda x: 3, lambda x: 3.0, lambda: [1.0], False)
+        self.assertAllClose({"a": [1.0, np.float32(2)]}, {"a": (1.0, jnp.float32(2 + 1e-6))})
+        with self.assertRaisesRegex(AssertionError, "Expected sequence, got 1"):
+            self.assertAllClose([1], 1)
+        with self.assertRaisesRegex(AssertionError, "Expected array-like"):
+            self.assertAllClose(1, [1])
+        with self.assertRaisesRegex(TypeError, "NoneType"):
+            self.assertAllClose(None, 1)
+
+    assert run_case(scalars).wasSuccessful()
+
+    def retraced(self):
+        sizes = iter([2, 3])
+        self._CompileAndCheck(jnp.sin, lambda: [jnp.ones(next(sizes))])
+
+    assert len(run_case(retraced).failures) == 1
+
+
+def test_defaults_of_cases():
+    def strict(self):
+        assert jax.config.jax_numpy_rank_promotion == "raise"
+        assert jax.config.jax_numpy_dtype_promotion == "strict"
+        assert self.rng().randint(1000) == 142
+
+    program = "import jax; from jax._src.test_util import JaxTestCase as C;"
+    program += "print(sorted(C._default_thread_local_config.values(), key=str))"
+    out = subprocess.run([sys.executable, "-c", program], capture_output=True, check=True)
+    assert out.stdout.decode().strip() == "[True, 'error', 'off', 'raise', 'strict']"
+    promotion = {"jax_numpy_rank_promotion": "raise", "jax_numpy_dtype_promotion": "strict"}
+    result = run_case(strict, _default_thread_local_config=promotion)
+    assert result.wasSuccessful(), result.failures + result.errors
+
+    def leaves_option(self):
+        jax.config.update("jax_debug_nans", True)
+
+    result = run_case(leaves_option)
+    jax.config.update("jax_debug_nans", False)
+    assert len(result.failures) == 1
+
+
+def test_caches():
+    f = jax.jit(lambda x: x * 3 + 41)
+
+    def misses(self):
+        once = dict(cpp=1, tracing=1, lowering=1, compilation_after_persistent_cache_miss=1)
+        self.assertCacheMisses(lambda: f(1.0), **once, aot_call=0)
+        self.assertCacheMisses(lambda: f(1.0), **dict.fromkeys(once, 0))
+        compiled = f.lower(1.0).compile()
+        self.assertCacheMisses(lambda: compiled(1.0), aot_call=1)
+        self.assertCacheMisses(lambda: compiled(1.0), aot_call=0)
+        with self.assertRaisesRegex(AssertionError, "1 != 0"):
+            self.assertCacheMisses(lambda: f(2.0), cpp=1)
+
+    result = run_case(misses)
+    assert result.wasSuccessful(), result.failures + result.errors
+    with jtu.collect_lowered_jaxprs() as lowered:
+        f.lower(np.float32(1))
+    [(jaxpr, module)] = lowered
+    assert len(jaxpr.eqns) == 2 and "stablehlo" in str(module)
+    mesh = jax.make_mesh((4,), ("x",))
+    spread = jax.device_put(np.ones(8), jax.NamedSharding(mesh, jax.P("x")))
+    with (
+        jtu.count_jax_array_shard_arg_calls() as moved,
+        jtu.count_device_put_fast_path_hit() as hits,
+        jtu.count_internal_device_puts() as internal,
+    ):
+        jax.device_put(spread, jax.NamedSharding(mesh, jax.P()))
+    assert moved() == hits() == 1 and internal()["device_put_with_sharding"] == 1
+
+
+def test_warnings():
+    def warnings_of_a_case(self):
+        with self.assertWarns(UserWarning):
+            warnings.warn("some text", stacklevel=1)
+        with self.assertWarnsRegex(UserWarning, "me te"):
+            warnings.warn("some text", stacklevel=1)
+        with self.assertRaisesRegex(AssertionError, "got .'UserWarning: some"):
+            with self.assertWarns(DeprecationWarning):
+                warnings.warn("some text", stacklevel=1)
+        with self.assertRaisesRegex(UserWarning, "some text"), self.assertNoWarnings():
+            warnings.warn("some text", stacklevel=1)
+        with self.assertNoWarnings(), jtu.ignore_warning(message="so", category=UserWarning):
+            warnings.warn("some text", stacklevel=1)
+        with self.assertRaisesRegex(ValueError, "not registered"):
+            with self.assertDeprecationWarnsOrRaises("jax-nothing", "text"):
+                pass
+
+    result = run_case(warnings_of_a_case)
+    assert result.wasSuccessful(), result.failures + result.errors
+    with test_warning_util.record_warnings() as found:
+        with jtu.ignore_warning(message="a"):
+            warnings.warn("xa", stacklevel=1)
+            warnings.warn("ax", stacklevel=1)
+    assert [str(w.message) for w in found] == ["xa"]
+
+
+def test_loader():
+    order = []
+
+    class Cases(unittest.TestCase):
+        def test_a(self):
+            order.append(threading.current_thread().name)
+
+        def test_b(self):
+            self.fail("as expected")
+
+        def test_c(self):
+            self.skipTest("not now")
+
+    @jtu.thread_unsafe_test_class()
+    class Alone(Cases):
+        @jtu.thread_unsafe_test()
+        def test_a(self):
+            super().test_a()
+
+    class Misnamed(unittest.TestCase):
+        def TestIt(self):
+            pass
+
+    load = jtu.JaxTestLoader().loadTestsFromTestCase
+    for threads in (0, 3):
+        jax.config.update("jax_test_num_threads", threads)
+        for cases in (Cases, Alone):
+            result = unittest.TestResult()
+            load(cases).run(result)
+            counts = result.testsRun, len(result.failures), len(result.skipped)
+            assert counts == (3, 1, 1) and not result.errors
+    jax.config.update("jax_test_num_threads", 0)
+    assert order[:2] == ["MainThread"] * 2 and "MainThread" not in order[2:]
+    with pytest.raises(TypeError, match="TestIt"):
+        jtu.JaxTestLoader().getTestCaseNames(Misnamed)
+    try:
+        jax.config.update("test_targets", "Cases.*_[ab]$")
+        jax.config.update("exclude_test_targets", "_a")
+        assert jtu.JaxTestLoader().getTestCaseNames(Cases) == ["test_b"]
+    finally:
+        jax.config.update("test_targets", "")
+        jax.config.update("exclude_test_targets", "")
+
+
+def test_devices_of_cases():
+    def skipped(decorate):
+        result = run_case(decorate(lambda self: None))
+        return result.skipped[0][1] if result.skipped else None
+
+    if jax.devices()[0].platform != "cpu":
+        pytest.skip("about tests on the CPU")
+    assert skipped(jtu.skip_on_devices("cpu")) == "Skipped on devices with tags: cpu"
+    assert skipped(jtu.run_on_devices("gpu")) == "Skipped unless running on devices with tags: gpu"
+    assert skipped(jtu.skip_on_devices("cpu", skip_reason="since")) == "since"
+    assert skipped(jtu.device_supports_buffer_donation()) is None
+    assert skipped(jtu._device_filter(lambda: False)).startswith("test_it not supported")
+    with pytest.raises(TypeError, match="list of names"):
+        jtu.test_device_matches("cpu")
+
+
+def test_native_output(capfd):
+    with capfd.disabled(), jtu.capture_stdout() as text:
+        os.system("echo native")
+    assert text() == "native\n"
+
+
+def test_bits_that_agree():
+    agreed = jtu.numpy_with_mpmath.normalize
+    numbers = [(1, 1, 1.1), (1, 1.25, 1.5), (100, 101, 103), (8, 7.5, 9.25), (0, 3, 4)]
+    exact, reference, value = np.array([*numbers, (np.inf, 1, 2)], np.float32).T
+    reference, value = agreed(None, exact, reference, value)
+    np.testing.assert_array_equal(reference, np.float32([0.5, 0.5, 0.78125, 0, 0, 1]))
+    np.testing.assert_allclose(value, np.float32([0.55, 0.75, 0.796875, 0, 0.5, 2]), rtol=1e-6)

@@ -4,48 +4,83 @@ import functools
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 
 import jax
 from jax._src import dtypes
 from jax._src.tree_util import tree_flatten, tree_map, tree_reduce
 
-# Tolerances for values of each dtype, and below for derivatives.
-_default_tolerance = {
-    "float0": 0, "bool": 0, "int1": 0, "int2": 0, "int4": 0, "int8": 0, "int16": 0, "int32": 0, "int64": 0,
-    "uint1": 0, "uint2": 0, "uint4": 0, "uint8": 0, "uint16": 0, "uint32": 0, "uint64": 0,
-    "float4_e2m1fn": 1.0, "float8_e3m4": 1e-1, "float8_e4m3": 1e-1, "float8_e8m0fnu": 1.0,
-    "float8_e4m3b11fnuz": 1e-1, "float8_e4m3fn": 1e-1, "float8_e4m3fnuz": 1e-1, "float8_e5m2": 1e-1,
-    "float8_e5m2fnuz": 1e-1, "bfloat16": 1e-2, "float16": 1e-3, "float32": 1e-6, "float64": 1e-15,
-    "complex64": 1e-6, "complex128": 1e-15,
-}  # fmt: skip
-_gradient_tolerance = {"bfloat16": 1e-1, "float16": 1e-2, "float32": 2e-3, "float64": 1e-5,
-                       "complex64": 1e-3, "complex128": 1e-5}  # fmt: skip
 EPS = 1e-4
+
+_EXACT = (
+    "bool", "int1", "int2", "int4", "int8", "int16", "int32", "int64",
+    "uint1", "uint2", "uint4", "uint8", "uint16", "uint32", "uint64",
+)  # fmt: skip
+_SMALL_FLOATS = {
+    "float4_e2m1fn": 1.0, "float8_e3m4": 1e-1, "float8_e4m3": 1e-1, "float8_e8m0fnu": 1.0,
+    "float8_e4m3b11fnuz": 1e-1, "float8_e4m3fn": 1e-1, "float8_e4m3fnuz": 1e-1,
+    "float8_e5m2": 1e-1, "float8_e5m2fnuz": 1e-1,
+}  # fmt: skip
+
+
+def _by_dtype(tolerances: dict[str, float]) -> dict[np.dtype, float]:
+    return {np.dtype(getattr(ml_dtypes, name, name)): tol for name, tol in tolerances.items()}
+
+
+# Tolerances for values of each dtype, and for derivatives.
+_default_tolerance = {dtypes.float0: 0} | _by_dtype(
+    dict.fromkeys(_EXACT, 0)
+    | _SMALL_FLOATS
+    | {"bfloat16": 1e-2, "float16": 1e-3, "float32": 1e-6, "float64": 1e-15}
+    | {"complex64": 1e-6, "complex128": 1e-15}
+)
+default_gradient_tolerance = _by_dtype(
+    _SMALL_FLOATS
+    | {"bfloat16": 1e-1, "float16": 1e-2, "float32": 2e-3, "float64": 1e-5}
+    | {"complex64": 1e-3, "complex128": 1e-5}
+)
+
+
+def default_tolerance() -> dict[np.dtype, float]:
+    """The tolerances for values of each dtype."""
+    return _default_tolerance
+
+
+def is_python_scalar(val: Any) -> bool:
+    return isinstance(val, (bool, int, float, complex)) and not isinstance(val, np.generic)
 
 
 def _dtype(x: Any) -> np.dtype:
-    return np.dtype(getattr(x, "dtype", None) or dtypes.dtype(x))
+    """The dtype of an array, or of the array that NumPy makes of something else."""
+    return x.dtype if hasattr(x, "dtype") else np.asarray(x).dtype
 
 
-def default_tolerance(dtype: Any) -> float:
-    """The tolerance for values of a dtype; if 64-bit types are disabled, float64 is float32."""
-    return _default_tolerance[np.dtype(dtypes.canonicalize_dtype(dtype)).name]
+def tolerance(dtype: np.dtype, tol: int | float | dict[np.dtype, int | float] | None = None):
+    """The tolerance for a dtype, as the types of arrays are: float64 is float32 without x64.
+
+    Args:
+      dtype: a dtype.
+      tol: a number; or a dictionary by dtype, for others than which the default holds; or None.
+
+    Raises:
+      KeyError: arrays cannot have the dtype.
+    """
+    if tol is not None and not isinstance(tol, dict):
+        return tol
+    dtype = np.dtype(dtype)
+    if dtype != dtypes.float0:
+        dtype = np.dtype(dtypes.canonicalize_dtype(dtype))
+    return _merge_tolerance(tol, _default_tolerance)[dtype]
 
 
-def default_gradient_tolerance(dtype: Any) -> float:
-    return _gradient_tolerance.get(np.dtype(dtypes.canonicalize_dtype(dtype)).name, 0)
-
-
-def tolerance(dtype: Any, tol: Any = None) -> float:
-    """The tolerance for a dtype; `tol` is None, a number, or a dictionary by dtype."""
+def _merge_tolerance(tol: Any, default: dict) -> Any:
+    """Tolerances by dtype with defaults for those not given; a number is returned as it is."""
     if tol is None:
-        return default_tolerance(dtype)
+        return default
     if not isinstance(tol, dict):
         return tol
-    by_name = {np.dtype(k).name: v for k, v in tol.items()}
-    name = np.dtype(dtypes.canonicalize_dtype(dtype)).name
-    return by_name.get(name, default_tolerance(dtype))
+    return default | {np.dtype(dtype): value for dtype, value in tol.items()}
 
 
 def _to_float(x: np.ndarray) -> np.ndarray:
@@ -66,33 +101,65 @@ def _assert_numpy_allclose(a, b, atol=None, rtol=None, err_msg=""):
             )
         return
     kwargs: dict = {}
-    if atol is not None:
+    if atol:  # otherwise NumPy's own
         kwargs["atol"] = atol
-    if rtol is not None:
+    if rtol:
         kwargs["rtol"] = rtol
     with np.errstate(invalid="ignore"):
         np.testing.assert_allclose(_to_float(a), _to_float(b), **kwargs, err_msg=err_msg)
 
 
+def _assert_numpy_close(a, b, atol=None, rtol=None, err_msg=""):
+    """Check that two arrays have one shape and are close, for sums of as many terms as elements."""
+    a, b = np.asarray(a), np.asarray(b)
+    if a.shape != b.shape:
+        raise AssertionError(f"shapes differ: {a.shape} and {b.shape} {err_msg}")
+    atol = max(tolerance(a.dtype, atol), tolerance(b.dtype, atol))
+    rtol = max(tolerance(a.dtype, rtol), tolerance(b.dtype, rtol))
+    _assert_numpy_allclose(a, b, atol=atol * a.size, rtol=rtol * b.size, err_msg=err_msg)
+
+
 def check_close(xs: Any, ys: Any, atol: Any = None, rtol: Any = None, err_msg: str = "") -> None:
     """Raise AssertionError unless two trees of arrays are close."""
+    check = functools.partial(_assert_numpy_close, atol=atol, rtol=rtol, err_msg=err_msg)
+    tree_map(check, xs, ys)
 
-    def check(x, y):
-        x, y = np.asarray(x), np.asarray(y)
-        if x.dtype == dtypes.float0 or y.dtype == dtypes.float0:  # which has no tolerance
-            _assert_numpy_allclose(x, y, err_msg=err_msg)
-            return
-        a = max(tolerance(x.dtype, atol), tolerance(y.dtype, atol))
-        r = max(tolerance(x.dtype, rtol), tolerance(y.dtype, rtol))
-        _assert_numpy_allclose(
-            x,
-            y,
-            atol=a * x.size,
-            rtol=r * x.size,
-            err_msg=err_msg,
-        )
+
+def _check_dtypes_match(xs: Any, ys: Any) -> None:
+    """Checks that two trees of arrays and numbers have the same dtypes, leaf by leaf."""
+
+    def check(x: Any, y: Any) -> None:
+        found = tuple([dtypes.canonicalize_dtype(_dtype(v)) for v in (x, y)])
+        if found[0] != found[1]:
+            raise AssertionError(f"dtypes differ: {found[0]} != {found[1]}")
 
     tree_map(check, xs, ys)
+
+
+def scalar_mul(xs: Any, a: Any) -> Any:
+    """A tree of arrays and numbers, multiplied by `a` and converted to the types that they had."""
+
+    def scale(x):
+        return type(x)(x * a) if is_python_scalar(x) else np.multiply(x, a).astype(_dtype(x))
+
+    return tree_map(scale, xs)
+
+
+def _preserve_input_types(f: Callable) -> Callable:
+    """A function whose result has the dtype of its first argument, and is a Python scalar if that is."""
+
+    @functools.wraps(f)
+    def wrapped(*args):
+        out = np.asarray(f(*args), dtype=_dtype(args[0]))
+        return out.item() if all(is_python_scalar(x) for x in args) else out
+
+    return wrapped
+
+
+def _jvp_from_lin(f: Callable, primals: Sequence, tangents: Sequence) -> tuple[Any, Any]:
+    """`jax.jvp`, by way of `jax.linearize`."""
+    out, f_lin = jax.linearize(f, *primals)
+    return out, f_lin(*tangents)
 
 
 def check_eq(xs: Any, ys: Any, err_msg: str = "") -> None:
@@ -144,26 +211,27 @@ def numerical_jvp(f: Callable, primals: Any, tangents: Any, eps: float = EPS):
     return tree_map(difference, f_pos, f_neg)
 
 
-def _random_like(rng: np.random.RandomState, x: Any) -> np.ndarray | float | complex:
-    if type(x) is float:
-        return rng.randn()
-    if type(x) is complex:
-        return complex(rng.randn(), rng.randn())
+def rand_like(rng: np.random.RandomState, x: Any) -> Any:
+    """Normally distributed numbers with the shape and dtype of `x`; those for integers are truncated.
+
+    The result for a Python scalar is one.
+    """
+    if is_python_scalar(x):
+        draw = rng.randn()
+        return complex(draw, rng.randn()) if type(x) is complex else type(x)(draw)
     dtype = _dtype(x)
-    tangent_dtype = (
-        jax.typeof(x).to_tangent_aval().dtype if not isinstance(x, np.ndarray) else dtype
-    )
-    if tangent_dtype == dtypes.float0 or not dtypes.issubdtype(dtype, np.inexact):
-        return np.zeros(np.shape(x), dtypes.float0)
     out = rng.randn(*np.shape(x))
-    if np.issubdtype(dtype, np.complexfloating):
+    if dtypes.issubdtype(dtype, np.complexfloating):
         out = out + 1j * rng.randn(*np.shape(x))
     return np.asarray(out, dtype=dtype)
 
 
-def rand_like(rng: np.random.RandomState, x: Any) -> np.ndarray | float | complex:
-    """A random tangent for `x`."""
-    return _random_like(rng, x)
+def _random_tangent(rng: np.random.RandomState, x: Any) -> Any:
+    """`rand_like` for values with tangents, `float0` for others."""
+    tangent_dtype = jax.typeof(x).to_tangent_aval().dtype
+    if tangent_dtype == dtypes.float0:
+        return np.zeros(np.shape(x), dtypes.float0)
+    return rand_like(rng, x)
 
 
 def check_jvp(
@@ -179,10 +247,10 @@ def check_jvp(
       eps: step size of the differences.
       err_msg: text added to error messages.
     """
-    atol = atol or _gradient_tolerance  # looked up by the dtype of the compared values
-    rtol = rtol or _gradient_tolerance
+    atol = atol or default_gradient_tolerance  # looked up by the dtype of the compared values
+    rtol = rtol or default_gradient_tolerance
     rng = np.random.RandomState(0)
-    tangent = tree_map(lambda x: _random_like(rng, x), args)
+    tangent = tree_map(lambda x: _random_tangent(rng, x), args)
     v_out, t_out = f_jvp(args, tangent)
     v_expected = f(*args)
     t_expected = numerical_jvp(f, args, tangent, eps=eps)
@@ -210,8 +278,8 @@ def check_vjp(
 
     `f_vjp(*args) -> (result, vjp_fun)`.
     """
-    atol = atol or _gradient_tolerance  # looked up by the dtype of the compared values
-    rtol = rtol or _gradient_tolerance
+    atol = atol or default_gradient_tolerance  # looked up by the dtype of the compared values
+    rtol = rtol or default_gradient_tolerance
     rng = np.random.RandomState(0)
     v_out, vjpfun = f_vjp(*args)
     v_expected = f(*args)
@@ -222,9 +290,9 @@ def check_vjp(
         rtol=rtol,
         err_msg=f"{err_msg} primal" if err_msg else "primal",
     )
-    tangent = tree_map(lambda x: _random_like(rng, x), args)
+    tangent = tree_map(lambda x: _random_tangent(rng, x), args)
     tangent_out = numerical_jvp(f, args, tangent, eps=eps)
-    cotangent = tree_map(lambda x: _random_like(rng, x), v_out)
+    cotangent = tree_map(lambda x: _random_tangent(rng, x), v_out)
     cotangent_out = tree_map(np.asarray, vjpfun(tree_map(_conj, cotangent)))
     ip = _inner(tangent, cotangent_out)
     ip_expected = _inner(tangent_out, tree_map(_conj, cotangent))

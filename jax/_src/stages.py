@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from types import SimpleNamespace
 from typing import Any, Protocol, runtime_checkable
 
-from jax._src import config, core, special_values
+from jax._src import config, core, special_values, util
 from jax._src.api_util import shaped_abstractify
 from jax._src.interpreters import lojax
 from jax._src.layout import Format, Layout
@@ -361,6 +361,7 @@ class Compiled(_Stage):
         return executable.call(*flat)
 
     def _check(self, args, kwargs, flat, tree) -> None:
+        util.test_event("compiled_call_cache_miss")
         if tree != self.in_tree:
             raise TypeError(self._tree_mismatch(args, kwargs, tree))
         for x in flat:

@@ -1,113 +1,128 @@
-"""Generating test cases from products of arguments."""
+"""Generating test cases from products of arguments: the same cases, under the same names, in every run."""
 
-import itertools
 import math
 import os
-import re
-import zlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
-from absl.testing import absltest, parameterized
+from absl.testing import parameterized
+
+from jax._src import config
+from jax._src.test_util.environment import sanitize_test_name
+
+NUM_GENERATED_CASES = config.int_flag(
+    "jax_num_generated_cases",
+    int(os.getenv("JAX_NUM_GENERATED_CASES", "10")),
+    "Number of cases that each parametrized test is run on, at most.",
+)
+SKIP_SLOW_TESTS = config.bool_flag(
+    "jax_skip_slow_tests",
+    config.bool_env("JAX_SKIP_SLOW_TESTS", False),
+    "Whether tests that take long, and look at this option, are skipped.",
+)
+_MAX_CASES_SAMPLING_RETRIES = config.int_flag(
+    "max_cases_sampling_retries",
+    int(os.getenv("JAX_MAX_CASES_SAMPLING_RETRIES", "100")),
+    "Number of samples in succession that give no new case, before `named_cases_from_sampler` stops.",
+)
 
 
-def num_generated_cases() -> int:
-    """The number of combinations that `sample_product` samples."""
-    return int(os.getenv("JAX_NUM_GENERATED_CASES", "10"))
+def _choice(n: int, m: int) -> np.ndarray:
+    """`m` of the numbers below `n`, always the same ones, in random order."""
+    return np.random.RandomState(42).choice(n, size=m, replace=False)
 
 
-def _choice(n: int, m: int, seed: int) -> list[int]:
-    if n <= m:
-        return list(range(n))
-    rng = np.random.RandomState(seed)
-    return sorted(rng.choice(n, size=m, replace=False).tolist())
+def sample_product_testcases(*args, **kw) -> list[dict]:
+    """Sample combinations of one dictionary of each positional list and one value of each keyword.
 
-
-def sample_product_testcases(*args: Sequence[dict], **kwargs: Sequence[Any]) -> list[dict]:
-    """Sample combinations: one dictionary per positional list and one value per keyword."""
-    named = [[{k: v} for v in vs] for k, vs in kwargs.items()]
-    groups = [list(a) for a in args] + named
-    sizes = [len(g) for g in groups]
+    Returns:
+      At most `jax_num_generated_cases` dictionaries.
+    """
+    groups: list[list[dict]] = [list(a) for a in args]
+    groups += [[{name: value} for value in values] for name, values in kw.items()]
+    sizes = [len(group) for group in groups]
     total = math.prod(sizes)
-    seed = zlib.adler32(repr(sorted(kwargs)).encode())
     cases = []
-    for flat in _choice(total, num_generated_cases(), seed):
+    for choice in _choice(total, min(total, NUM_GENERATED_CASES.value)):
         case: dict = {}
-        for group, size in zip(groups, sizes):
-            flat, i = divmod(flat, size)
+        for i, group in zip(np.unravel_index(choice, sizes, order="F") if sizes else (), groups):
             case.update(group[i])
         cases.append(case)
     return cases
 
 
-def sample_product(*args, **kwargs):
-    """Decorator: run a test on sampled parameters (see `sample_product_testcases`)."""
-    return parameterized.parameters(*sample_product_testcases(*args, **kwargs))
+def sample_product(*args, **kw):
+    """Decorator: run a test on sampled parameters (see `sample_product_testcases`).
+
+    Args:
+      *args: lists of dictionaries of parameters that belong together; one is chosen of each list.
+      **kw: lists of values of a parameter.
+    """
+    return parameterized.parameters(*sample_product_testcases(*args, **kw))
 
 
 def parameterized_filterable(
     *,
-    kwargs: Sequence[dict],
-    testcase_name: Callable | None = None,
+    kwargs: Sequence[dict[str, Any]],
+    testcase_name: Callable[[dict[str, Any]], str] | None = None,
     one_containing: str | None = None,
 ):
-    """Decorator: named parameters, so that tests can be selected by name."""
-    if testcase_name is None:
-        testcase_name = lambda kw: "_".join(f"{k}={v}" for k, v in kw.items())
-    named = [
-        dict(
-            kw,
-            testcase_name=f"_{i}_{re.sub(r'[^A-Za-z0-9_.=-]', '_', str(kw.get('testcase_name') or testcase_name(kw)))}",
-        )
-        for i, kw in enumerate(kwargs)
-    ]
+    """Decorator: named parameters, with names that options such as pytest's `-k` can select.
+
+    Args:
+      kwargs: the parameters of each case, with the name of the case as `testcase_name`, if any.
+      testcase_name: makes the name of a case of its parameters; by default they are printed.
+      one_containing: run only the first case whose name contains this, under the test's own name.
+
+    Raises:
+      ValueError: no name contains `one_containing`.
+    """
+
+    def default_name(parameters: dict[str, Any]) -> str:
+        if "testcase_name" in parameters:
+            return parameters["testcase_name"]
+        return "_".join(f"{name}={value}" for name, value in parameters.items())
+
+    name_of = testcase_name or default_name
+    cases = [{**k, "testcase_name": sanitize_test_name(str(name_of(k)))} for k in kwargs]
+    for case in cases:
+        if case["testcase_name"]:
+            case["testcase_name"] = "_" + case["testcase_name"].removeprefix("_")
     if one_containing is not None:
-        named = [kw for kw in named if one_containing in kw["testcase_name"]][:1]
-    return parameterized.named_parameters(*named)
+        names = [case["testcase_name"] for case in cases]
+        for case in cases:
+            if one_containing in case["testcase_name"]:
+                return parameterized.named_parameters({**case, "testcase_name": ""})
+        raise ValueError(
+            f"No testcase_name contains {one_containing!r}. The names are:\n  " + "\n  ".join(names)
+        )
+    return parameterized.named_parameters(*cases)
 
 
-def cases_from_list(xs):
-    """Sample elements of a list."""
-    xs = list(xs)
-    return [xs[i] for i in _choice(len(xs), num_generated_cases(), 42)]
-
-
-def cases_from_gens(*gens):
+def cases_from_gens(*gens) -> Iterator[tuple]:
+    """Cases of increasing size: `gen(size)` makes a value; the names say the size and a number."""
     sizes = [1, 3, 10]
-    for size in itertools.islice(itertools.cycle(sizes), num_generated_cases()):
-        yield (f"_{size}", *(g() for g in gens))
+    per_size = NUM_GENERATED_CASES.value // len(sizes) + 1
+    for size in sizes:
+        for i in range(per_size):
+            yield (f"_{size}_{i}", *(gen(size) for gen in gens))
 
 
-def named_cases_from_sampler(gen):
-    """Cases of a generator function, which is given `sample(list) -> list of one element`."""
-    seen: set = set()
+def named_cases_from_sampler(gen) -> Iterator[dict]:
+    """Cases of `gen(sample)`, where `sample(values)` is a list of one of the values."""
+    seen: set[str] = set()
     retries = 0
     rng = np.random.RandomState(42)
 
-    def sample(x):
-        x = list(x)
-        return [x[rng.randint(len(x))]] if x else []
+    def sample(values):
+        values = list(values)
+        return [values[rng.randint(len(values))]]
 
-    while len(seen) < num_generated_cases() and retries < 1000:
+    while len(seen) < NUM_GENERATED_CASES.value and retries < _MAX_CASES_SAMPLING_RETRIES.value:
         retries += 1
         for case in gen(sample):
-            if case["testcase_name"] in seen:
-                continue
-            retries = 0
-            seen.add(case["testcase_name"])
-            yield case
-
-
-class JaxTestLoader(absltest.TestLoader):
-    """Loads tests; JAX_TEST_TARGETS and JAX_EXCLUDE_TEST_TARGETS are regular expressions."""
-
-    def getTestCaseNames(self, testCaseClass):
-        names = list(super().getTestCaseNames(testCaseClass))
-        targets = os.getenv("JAX_TEST_TARGETS", "")
-        if targets:
-            names = [n for n in names if re.search(targets, f"{testCaseClass.__name__}.{n}")]
-        excluded = os.getenv("JAX_EXCLUDE_TEST_TARGETS", "")
-        if excluded:
-            names = [n for n in names if not re.search(excluded, f"{testCaseClass.__name__}.{n}")]
-        return names
+            if case["testcase_name"] not in seen:
+                retries = 0
+                seen.add(case["testcase_name"])
+                yield case

@@ -1,31 +1,43 @@
 """The devices that tests run on, and skipping tests that do not support them."""
 
+import contextlib
 import functools
 import math
 import os
-import re
 import unittest
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 
 import jax
-from jax._src import config, dtypes, xla_bridge
+from jax._src import config, xla_bridge
+from jax._src.interpreters import mlir
+
+_TEST_DUT = config.string_flag(
+    "jax_test_dut",
+    os.getenv("JAX_TEST_DUT", ""),
+    "The platform that tests run on: cpu, gpu or tpu; by default that of the first device.",
+)
 
 
 def device_under_test() -> str:
     """The platform tests run on: cpu, gpu or tpu."""
-    return os.getenv("JAX_TEST_DUT") or jax.devices()[0].platform
+    return _TEST_DUT.value or jax.devices()[0].platform
+
+
+def _get_device_tags() -> set[str]:
+    """What the tested platform is called: its name, and that of the GPUs' vendor."""
+    platform = device_under_test()
+    return {platform, *(kind for kind in ("cuda", "rocm") if platform == "gpu" and is_device(kind))}
 
 
 def test_device_matches(device_types: Iterable[str]) -> bool:
     """Whether the tested platform is one of these (`gpu` includes cuda and rocm)."""
-    platform = device_under_test()
-    for t in device_types:
-        if t == platform or (platform == "gpu" and t in ("cuda", "rocm") and is_device(t)):
-            return True
-    return False
+    if isinstance(device_types, str):
+        raise TypeError(f"test_device_matches takes a list of names, got {device_types!r}")
+    return not _get_device_tags().isdisjoint(device_types)
 
 
 test_device_matches.__test__ = False  # type: ignore[attr-defined]  (not a test, for pytest)
@@ -44,15 +56,19 @@ def is_device_rocm() -> bool:
     return device_under_test() == "gpu" and is_device("rocm")
 
 
-def device_supports_buffer_donation() -> bool:
-    return True
+def device_supports_buffer_donation():
+    """Decorator: run a test on platforms that support the donation of buffers."""
+    return _device_filter(
+        lambda: test_device_matches(sorted(mlir._platforms_with_donation)),
+        "Buffer donation is not supported on this platform.",
+    )
 
 
 def supported_dtypes() -> set:
     """The scalar types that arrays can have on this platform."""
     types = {
-        np.bool_, np.int8, np.int16, np.int32, np.uint8, np.uint16, np.uint32, dtypes.bfloat16,
-        np.float16, np.float32, np.complex64,
+        np.bool_, np.int8, np.int16, np.int32, np.uint8, np.uint16, np.uint32,
+        ml_dtypes.bfloat16, np.float16, np.float32, np.complex64, ml_dtypes.int4, ml_dtypes.uint4,
     }  # fmt: skip
     if config.enable_x64.value:
         types |= {np.int64, np.uint64, np.float64, np.complex128}
@@ -63,29 +79,26 @@ def is_optimized_build() -> bool:
     return True
 
 
-def get_xla_flag(name: str, default: Any = None) -> Any:
-    match = re.search(rf"--{name}=(\S+)", os.environ.get("XLA_FLAGS", ""))
-    return match.group(1) if match else default
-
-
-def _device_filter(predicate: Callable[[], bool], reason: Callable[[str], str]):
-    def skip(test_method):
+def _device_filter(predicate: Callable[[], bool], skip_reason: str | None = None):
+    def decorate(test_method):
         @functools.wraps(test_method)
         def wrapper(self, *args, **kwargs):
             if not predicate():
-                self.skipTest(reason(getattr(self, "_testMethodName", test_method.__name__)))
+                name = getattr(self, "_testMethodName", test_method.__name__)
+                tags = _get_device_tags()
+                self.skipTest(skip_reason or f"{name} not supported on device with tags {tags}.")
             return test_method(self, *args, **kwargs)
 
         return wrapper
 
-    return skip
+    return decorate
 
 
 def skip_on_devices(*disabled_devices: str, skip_reason: str | None = None):
     """Decorator: skip a test on these platforms."""
     return _device_filter(
         lambda: not test_device_matches(disabled_devices),
-        lambda name: skip_reason or f"{name} not supported on {device_under_test()}",
+        skip_reason or "Skipped on devices with tags: " + ", ".join(disabled_devices),
     )
 
 
@@ -93,33 +106,24 @@ def run_on_devices(*enabled_devices: str, skip_reason: str | None = None):
     """Decorator: run a test on these platforms only."""
     return _device_filter(
         lambda: test_device_matches(enabled_devices),
-        lambda name: skip_reason or f"{name} runs on {enabled_devices} only",
+        skip_reason or "Skipped unless running on devices with tags: " + ", ".join(enabled_devices),
     )
 
 
 def skip_on_flag(flag_name: str, skip_value: Any):
     """Decorator: skip a test if a flag has a given value."""
-    return _device_filter(
-        lambda: getattr(config.config, flag_name) != skip_value,
-        lambda name: f"{name} not supported with {flag_name}={skip_value}",
-    )
 
+    def decorate(test_method):
+        @functools.wraps(test_method)
+        def wrapper(self, *args, **kwargs):
+            if getattr(config.config, flag_name) == skip_value:
+                name = getattr(self, "_testMethodName", test_method.__name__)
+                self.skipTest(f"{name} not supported when FLAGS.{flag_name} is {skip_value}")
+            return test_method(self, *args, **kwargs)
 
-def set_host_platform_device_count(nr_devices: int) -> Callable[[], None]:
-    """Set the number of CPU devices; returns a function that restores the previous one."""
-    flag = "--xla_force_host_platform_device_count"
-    previous = os.environ.get("XLA_FLAGS")
-    os.environ["XLA_FLAGS"] = re.sub(rf"{flag}=\S+", "", previous or "") + f" {flag}={nr_devices}"
-    xla_bridge._clear_backends()
+        return wrapper
 
-    def undo():
-        if previous is None:
-            os.environ.pop("XLA_FLAGS", None)
-        else:
-            os.environ["XLA_FLAGS"] = previous
-        xla_bridge._clear_backends()
-
-    return undo
+    return decorate
 
 
 def request_cpu_devices(nr_devices: int) -> None:
@@ -129,30 +133,33 @@ def request_cpu_devices(nr_devices: int) -> None:
     config.update("jax_num_cpu_devices", nr_devices)
 
 
-def is_sanitized() -> bool:
-    return False
-
-
-def with_mesh(named_shape: Sequence[tuple[str, int]]):
+@contextlib.contextmanager
+def with_mesh(named_shape: Sequence[tuple[str, int]]) -> Iterator[None]:
     """Context manager: a mesh of the first devices, with the given names and sizes of axes."""
     names, sizes = zip(*named_shape) if named_shape else ((), ())
-    return create_mesh(sizes, names)
+    with create_mesh(sizes, names):
+        yield
 
 
 def create_mesh(
     mesh_shape: Sequence[int], axis_names: Sequence[str], iota_order: bool = False, axis_types=None
 ):
-    """A mesh of the first devices; skips the test if there are too few."""
+    """A mesh of the first devices; skips the test if there are too few.
+
+    `iota_order` places the devices in the order of their numbers, whatever their topology.
+    """
     size = math.prod(mesh_shape)
     if len(jax.devices()) < size:
         raise unittest.SkipTest(
             f"Test requires {size} global devices and found {len(jax.devices())}."
         )
+    if axis_types is None:
+        axis_types = (jax.sharding.AxisType.Auto,) * len(axis_names)
+    if not iota_order:
+        return jax.make_mesh(mesh_shape, axis_names, axis_types=axis_types)
     devices = sorted(jax.devices(), key=lambda d: d.id)[:size]
     return jax.sharding.Mesh(
-        np.array(devices).reshape(mesh_shape),
-        axis_names,
-        **({} if axis_types is None else {"axis_types": axis_types}),
+        np.array(devices).reshape(mesh_shape), axis_names, axis_types=axis_types
     )
 
 
@@ -177,14 +184,12 @@ def with_explicit_mesh(
     return decorator
 
 
-def with_mesh_from_kwargs(fun):
-    """Decorator: runs a test under the mesh described by its argument `mesh`, if given."""
+def with_mesh_from_kwargs(f):
+    """Decorator: runs a test under the mesh that its keyword argument `mesh` describes."""
 
-    @functools.wraps(fun)
+    @functools.wraps(f)
     def run(*args, **kwargs):
-        if not kwargs.get("mesh"):
-            return fun(*args, **kwargs)
         with with_mesh(kwargs["mesh"]):
-            return fun(*args, **kwargs)
+            return f(*args, **kwargs)
 
     return run

@@ -1,14 +1,15 @@
 """The environment of tests: versions, sanitizers, kinds of devices; marks and captured output."""
 
 import contextlib
-import functools
+import datetime
 import io
 import os
 import re
 import sys
+import tempfile
 import unittest
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any
+from typing import Any, TextIO
 
 import numpy as np
 
@@ -18,8 +19,13 @@ from jax._src.api import jit
 from jax._src.lib import version_str as _jaxlib_version
 from jax._src.test_util.devices import test_device_matches
 
+
+def _NOOP_JIT_IMPLEMENTATION(x, *args, **kwargs):
+    return x
+
+
 # `jit`, and a replacement with the same arguments that does nothing.
-JIT_IMPLEMENTATION = (jit, lambda fun, *args, **kwargs: fun)
+JIT_IMPLEMENTATION = (jit, _NOOP_JIT_IMPLEMENTATION)
 MeshSpec = list[tuple[str, int]]
 ToleranceDict = dict[np.dtype, "int | float"]
 
@@ -65,6 +71,10 @@ def is_tsan() -> bool:
     return "tsan" in os.getenv("JAX_SANITIZER", "")
 
 
+def is_sanitized() -> bool:
+    return is_asan() or is_msan() or is_tsan()
+
+
 def is_gil_disabled() -> bool:
     return not getattr(sys, "_is_gil_enabled", lambda: True)()
 
@@ -75,14 +85,19 @@ def is_running_under_pytest() -> bool:
 
 def runtime_environment() -> str | None:
     """The test runner: bazel, pytest, or None."""
-    if os.getenv("TEST_SRCDIR") or os.getenv("BAZEL_TEST"):
-        return "bazel"
-    return "pytest" if is_running_under_pytest() else None
+    if is_running_under_pytest():
+        return "pytest"
+    return "bazel" if os.getenv("TEST_SRCDIR") or os.getenv("BAZEL_TEST") else None
+
+
+def is_test_rbe() -> bool:
+    """Whether a remote worker runs the tests, which sets the variable TEST_RBE."""
+    return os.getenv("TEST_RBE") is not None
 
 
 def skip_under_pytest(reason: str) -> Callable:
     """Skips a test under pytest."""
-    return unittest.skipIf(is_running_under_pytest(), f"Not under pytest: {reason}")
+    return unittest.skipIf(is_running_under_pytest(), f"Running under pytest: {reason}")
 
 
 def pytest_mark_if_available(marker: str) -> Callable:
@@ -96,24 +111,6 @@ def pytest_mark_if_available(marker: str) -> Callable:
         return getattr(pytest.mark, marker)(test)
 
     return wrap
-
-
-def thread_unsafe_test(condition: bool = True) -> contextlib.AbstractContextManager:
-    """Marks a test that must not run concurrently with others; here tests run one at a time."""
-    return _Unmarked()
-
-
-class _Unmarked(contextlib.ContextDecorator):
-    def __enter__(self) -> None:
-        pass
-
-    def __exit__(self, *exc_info: Any) -> None:
-        pass
-
-
-def thread_unsafe_test_class(condition: bool = True) -> Callable:
-    """Marks a class of tests that must not run concurrently; see `thread_unsafe_test`."""
-    return lambda cls: cls
 
 
 # Devices
@@ -147,7 +144,7 @@ def get_tpu_version() -> int:
     """The version of the TPU that tests run on."""
     found = re.search(r"v(\d+)", jax.devices()[0].device_kind)
     if not test_device_matches(["tpu"]) or found is None:
-        raise ValueError("tests do not run on a TPU")
+        raise ValueError("Device is not TPU")
     return int(found[1])
 
 
@@ -174,16 +171,59 @@ def is_cuda_compute_capability_equal(capability: str) -> bool:
     return _cuda_capability() == parse_version(capability)
 
 
+def is_cuda_version_at_least(major: int, minor: int) -> bool:
+    """Whether tests run on a GPU with this version of CUDA, or a later one."""
+    found = re.search(r"cuda\s+(\d+)", jax.devices()[0].client.platform_version)
+    if not test_device_matches(["cuda"]) or found is None:
+        return False
+    version = int(found[1])  # 12040 is 12.4
+    return (version // 1000, version % 1000 // 10) >= (major, minor)
+
+
+def get_cuda_nonportable_max_cluster_size() -> int:
+    """The greatest number of blocks in a cluster, on GPUs whose kernels may ask for it."""
+    # Thor and the GPUs of desktops have half as many as those of data centers.
+    return 8 if device_kind_match(("GB10", "Thor")) else 16
+
+
+running_in_cloud_tpu_vm = any(os.path.exists(f"/dev/{name}") for name in ("accel0", "vfio/0"))
+
+
+def is_cloud_tpu_at_least(year: int, month: int, day: int) -> bool:
+    """Whether the TPU library was built on this date or later; true on other devices."""
+    if not is_cloud_tpu():
+        return True
+    found = re.search(r"Built on (\w+ +\d+ \d+)", jax.devices()[0].client.platform_version)
+    if found is None:
+        return False
+    built = datetime.datetime.strptime(found[1], "%b %d %Y").date()
+    return built >= datetime.date(year, month, day)
+
+
+# Shared memory that kernels in tests may use on each supported GPU, in bytes.
+_SMEM_SIZE_BOUND_FOR_TESTS = 99 * 1024
+
+
 class CudaArchSpecificTest:
     """A mixin that skips tests on GPUs without the required capability."""
 
     def skip_unless_sm90a(self):
+        """Skips the test unless the GPU is of capability 9.0."""
         if not is_cuda_compute_capability_equal("9.0"):
             self.skipTest("Only works on GPU with capability sm90a")  # type: ignore[attr-defined]
 
-    def skip_unless_sm100a(self):
-        if not is_cuda_compute_capability_equal("10.0"):
-            self.skipTest("Only works on GPU with capability sm100a")  # type: ignore[attr-defined]
+    def skip_unless_tcgen05(self):
+        """Skips the test unless the GPU has the fifth generation of tensor cores."""
+        if not test_device_matches(["cuda"]):
+            self.skipTest("Only works on GPU")  # type: ignore[attr-defined]
+        if (_cuda_capability() or (0,))[0] not in (10, 11):
+            self.skipTest("Only works on GPU with tcgen05 support")  # type: ignore[attr-defined]
+
+    def skip_unless_tcgen05_int8(self):
+        """Skips the test unless these tensor cores multiply 8-bit integers, as 10.3 does not."""
+        self.skip_unless_tcgen05()
+        if is_cuda_compute_capability_equal("10.3"):
+            self.skipTest("Does not work on GPU with capability 10.3")  # type: ignore[attr-defined]
 
 
 # Environment and output
@@ -209,13 +249,52 @@ def _update_environment(values: dict[str, str | None]) -> None:
 
 
 @contextlib.contextmanager
-def _capture_output(redirect: Callable) -> Iterator[Callable[[], str]]:
-    with redirect(io.StringIO()) as text:
-        yield text.getvalue
+def _capture_output(fp: TextIO) -> Iterator[Callable[[], str]]:
+    """Context manager: captures what Python and native code write to a file.
+
+    Yields:
+      A function that returns the text; called after the context.
+    """
+    text: list[str] = []
+    if not _has_descriptor(fp):  # such as what pytest replaces the standard output by
+        name = "stdout" if fp is sys.stdout else "stderr" if fp is sys.stderr else None
+        if name is None:
+            raise ValueError(f"{fp} has no file descriptor, and is not a standard stream")
+        redirect = getattr(contextlib, f"redirect_{name}")
+        with redirect(io.StringIO()) as buffer:
+            yield lambda: "".join(text)
+        text.append(buffer.getvalue())
+        return
+    with tempfile.TemporaryFile(mode="w+", encoding="utf-8") as file:
+        fp.flush()
+        original = os.dup(fp.fileno())
+        try:
+            os.dup2(file.fileno(), fp.fileno())
+            yield lambda: "".join(text)
+        finally:
+            fp.flush()
+            os.dup2(original, fp.fileno())
+            os.close(original)
+        file.seek(0)
+        text.append(file.read())
 
 
-capture_stdout = functools.partial(_capture_output, contextlib.redirect_stdout)
-capture_stderr = functools.partial(_capture_output, contextlib.redirect_stderr)
+def _has_descriptor(fp: TextIO) -> bool:
+    try:
+        fp.fileno()
+    except (AttributeError, OSError):  # io.UnsupportedOperation is an OSError
+        return False
+    return True
+
+
+def capture_stdout() -> contextlib.AbstractContextManager[Callable[[], str]]:
+    """Context manager: captures the standard output; see `_capture_output`."""
+    return _capture_output(sys.stdout)
+
+
+def capture_stderr() -> contextlib.AbstractContextManager[Callable[[], str]]:
+    """Context manager: captures the standard error stream; see `_capture_output`."""
+    return _capture_output(sys.stderr)
 
 
 @contextlib.contextmanager
@@ -227,6 +306,9 @@ def thread_local_config_context(**kwds: Any) -> Iterator[None]:
         yield
 
 
+kSanitizeNameRE = re.compile(r"[ \"'\[\](){}<>=,._]+")
+
+
 def sanitize_test_name(s: str) -> str:
     """Replace characters of `s` that names of tests must not contain by underscores."""
-    return re.sub(r"[ \"'\[\](){}<>=,._]+", "_", s)
+    return kSanitizeNameRE.sub("_", s)

@@ -1,14 +1,14 @@
 """NumPy functions as references, and inputs that cover the range of a dtype."""
 
 import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 import jax
 from jax._src import dtypes
-from jax._src.test_util.values import NUMPY_SCALAR_SHAPE, PYTHON_SCALAR_SHAPE
+from jax._src.test_util.values import PYTHON_SCALAR_SHAPE
 from jax._src.tree_util import tree_map
 
 
@@ -102,12 +102,8 @@ def _line(n: int, dtype: np.dtype) -> np.ndarray:
     with np.errstate(over="ignore"):  # the last value may round up to infinity; it is replaced
         positive = np.logspace(np.log10(info.tiny), np.log10(info.max), n, dtype=dtype)
     if n:
-        positive[0], positive[-1] = info.tiny, info.max
+        positive[-1] = info.max
+        positive[0] = info.tiny
     inf = np.array([np.inf], dtype)
     zero = np.zeros(1, dtype)
     return np.concatenate([-inf, -positive[::-1], zero, positive, inf])
-
-
-def is_scalar_shape(shape: Sequence[int]) -> bool:
-    """Whether the shape stands for NumPy's or Python's scalars."""
-    return shape is NUMPY_SCALAR_SHAPE or shape is PYTHON_SCALAR_SHAPE

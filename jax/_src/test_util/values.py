@@ -2,7 +2,7 @@
 
 import functools
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -10,7 +10,6 @@ import numpy as np
 from jax._src import dtypes
 from jax._src.public_test_util import (
     _default_tolerance,
-    tolerance,
 )
 from jax._src.test_util.devices import supported_dtypes
 
@@ -37,22 +36,28 @@ NUMPY_SCALAR_SHAPE = _NumpyScalar()
 PYTHON_SCALAR_SHAPE = _PythonScalar()
 
 
-def shape_of(shape) -> tuple:
-    return () if isinstance(shape, ScalarShape) else tuple(shape)
+def _dims_of_shape(shape) -> Sequence[int]:
+    """The dimensions of a shape, of one number, or of what stands for a scalar."""
+    if isinstance(shape, ScalarShape):
+        return ()
+    return shape if isinstance(shape, (tuple, list)) else (shape,)
 
 
-def _cast_to_shape(value: np.ndarray, shape, dtype) -> Any:
+def _cast_to_shape(value: Any, shape, dtype) -> Any:
     """An array, a NumPy scalar or a Python scalar, according to `shape`."""
     if shape is NUMPY_SCALAR_SHAPE:
-        return np.dtype(dtype).type(value) if np.ndim(value) == 0 else value
+        return np.dtype(dtype).type(value)
     if shape is PYTHON_SCALAR_SHAPE:
-        return dtypes.scalar_type_of(np.asarray(value))(np.asarray(value))
-    return np.asarray(value, dtype=dtype)
+        return np.asarray(value).item()
+    expected = tuple(_dims_of_shape(shape))
+    if np.shape(value) != expected:
+        raise AssertionError(f"a value of shape {np.shape(value)} is no array of shape {expected}")
+    return value
 
 
 def _rand_dtype(rand: Callable, shape, dtype, scale=1.0, post=lambda x: x):
     def draw():
-        return np.asarray(scale * rand(*shape_of(shape)))
+        return np.asarray(scale * rand(*_dims_of_shape(shape)))
 
     if dtypes.issubdtype(dtype, np.unsignedinteger):
         values = np.abs(draw())
@@ -69,11 +74,11 @@ def rand_fullrange(rng, standardize_nans: bool = False):
 
     def rand(shape, dtype, post=lambda x: x):
         dtype = np.dtype(dtype)
-        size = math.prod(shape_of(shape)) * dtype.itemsize
+        size = math.prod(_dims_of_shape(shape)) * dtype.itemsize
         vals = rng.randint(0, np.iinfo(np.uint8).max, size=size, dtype=np.uint8)
         vals = post(vals).view(dtype)
-        if np.shape(vals) != shape_of(shape):
-            vals = vals.reshape(shape_of(shape))
+        if np.shape(vals) != tuple(_dims_of_shape(shape)):
+            vals = vals.reshape(_dims_of_shape(shape))
         if standardize_nans and dtypes.issubdtype(dtype, np.floating):
             vals[np.isnan(vals)] = np.nan
         return _cast_to_shape(vals, shape, dtype)
@@ -81,7 +86,7 @@ def rand_fullrange(rng, standardize_nans: bool = False):
     return rand
 
 
-def rand_default(rng, scale: float = 3.0):
+def rand_default(rng, scale: float = 3):
     """Normally distributed numbers times `scale`."""
     return functools.partial(_rand_dtype, rng.randn, scale=scale)
 
@@ -123,14 +128,16 @@ def rand_int(rng, low: int = 0, high: int | None = None):
     """Integers in [low, high); without `high`, below the greatest of the dtype."""
 
     def rand(shape, dtype):
-        is_integer = dtypes.issubdtype(dtype, np.integer)
+        is_integer = np.issubdtype(dtype, np.integer)  # NumPy's own, which it can draw
         top = high
         if top is None and low == 0:
             if not is_integer:
-                raise ValueError("rand_int of a non-integer dtype needs an explicit `high`.")
+                raise ValueError(
+                    "rand_int requires an explicit `high` value for non-integer types."
+                )
             top = np.iinfo(dtype).max
         drawn = np.dtype(dtype) if is_integer else np.dtype(np.int64)
-        values = rng.randint(low, high=top, size=shape_of(shape), dtype=drawn)
+        values = rng.randint(low, high=top, size=tuple(_dims_of_shape(shape)), dtype=drawn)
         return np.asarray(values).astype(dtype)
 
     return rand
@@ -140,7 +147,7 @@ def rand_bool(rng):
     """Zeros and ones."""
 
     def rand(shape, dtype):
-        values = np.asarray(rng.rand(*shape_of(shape)) < 0.5)
+        values = np.asarray(rng.rand(*_dims_of_shape(shape)) < 0.5)
         return _cast_to_shape(values.astype(dtype), shape, dtype)
 
     return rand
@@ -192,7 +199,7 @@ def rand_some_zero(rng):
     """Numbers of which some are zero."""
 
     def rand(shape, dtype):
-        zeros = rng.rand(*shape_of(shape)) < 0.5  # drawn first, like the original's
+        zeros = rng.rand(*_dims_of_shape(shape)) < 0.5  # drawn first, like the original's
         return _rand_dtype(
             rng.randn, shape, dtype, 3, lambda x: np.where(zeros, np.array(0, x.dtype), x)
         )
@@ -202,83 +209,74 @@ def rand_some_zero(rng):
 
 def rand_unique_int(rng, high: int | None = None):
     def rand(shape, dtype):
-        n = math.prod(shape_of(shape))
+        n = math.prod(_dims_of_shape(shape))
         return np.asarray(
-            rng.choice(np.arange(high or n, dtype=dtype), size=shape_of(shape), replace=False)
+            rng.choice(
+                np.arange(high or n, dtype=dtype), size=tuple(_dims_of_shape(shape)), replace=False
+            )
         )
 
     return rand
 
 
 def rand_indices_unique_along_axis(rng):
-    """Indices that are unique along an axis: `rand(dim, shape, axis)`."""
+    """Indices, some of them negative, that are unique along an axis: `rand(dim, shape, axis)`."""
 
     def rand(dim, shape, axis):
         axis = axis + len(shape) if axis < 0 else axis
         other = [s for i, s in enumerate(shape) if i != axis]
         cols = [rng.choice(dim, shape[axis], replace=False) for _ in range(math.prod(other))]
-        idx = np.reshape(cols, [*other, shape[axis]])
-        return np.moveaxis(idx, -1, axis)
+        indices = np.moveaxis(np.reshape(cols, [*other, shape[axis]]), -1, axis)
+        return indices - dim * rng.randint(0, 2, size=shape)  # some count from the end
 
     return rand
 
 
-def rand_int_scalar(rng, low=0, high=None):
-    return rand_int(rng, low, high)
+@functools.cache
+def _format_shape_dtype_string(shape, dtype) -> str:
+    name = dtype_str(dtype)
+    if shape is NUMPY_SCALAR_SHAPE:
+        return name
+    if shape is PYTHON_SCALAR_SHAPE:
+        return "py" + name
+    if isinstance(shape, tuple):
+        return f"{name}[{','.join(map(str, shape))}]"
+    if isinstance(shape, int):
+        return f"{name}[{shape},]"
+    raise TypeError(type(shape))
 
 
 def format_shape_dtype_string(shape, dtype) -> str:
     """`float32[2,3]`, for names of tests."""
     if isinstance(shape, np.ndarray):
-        return f"{dtype_name(dtype)}[{shape}]"
-    if isinstance(shape, list):
-        shape = tuple(shape)
-    if shape is NUMPY_SCALAR_SHAPE:
-        return dtype_name(dtype)
-    if shape is PYTHON_SCALAR_SHAPE:
-        return "py" + dtype_name(dtype)
-    if isinstance(shape, tuple):
-        return f"{dtype_name(dtype)}[{','.join(map(str, shape))}]"
-    if isinstance(shape, int):
-        return f"{dtype_name(dtype)}[{shape},]"
-    raise TypeError(type(shape))
-
-
-def dtype_name(dtype) -> str:
-    return np.dtype(dtype).name if dtype is not None else "None"
+        return f"{dtype_str(dtype)}[{shape}]"
+    return _format_shape_dtype_string(tuple(shape) if isinstance(shape, list) else shape, dtype)
 
 
 def dtype_str(dtype) -> str:
-    return str(np.dtype(dtype))
+    return np.dtype(dtype).name
 
 
-def join_tolerance(tol1: Any, tol2: Any) -> Any:
-    """The larger of two tolerances, dtype by dtype."""
-    if tol1 is None:
-        return tol2
-    if tol2 is None:
-        return tol1
+def join_tolerance(tol1: Any, tol2: Any) -> dict:
+    """The larger of two tolerances, dtype by dtype; those not given are zero."""
     out = _normalize_tolerance(tol1)
-    for k, v in _normalize_tolerance(tol2).items():
-        out[k] = max(v, tolerance(k, tol1))
+    for dtype, tol in _normalize_tolerance(tol2).items():
+        out[dtype] = max(tol, out.get(dtype, 0))
     return out
 
 
 def _normalize_tolerance(tol: Any) -> dict:
+    """A tolerance as a dictionary by dtype."""
     if isinstance(tol, dict):
-        return {np.dtype(k): v for k, v in tol.items()}
-    return {
-        np.dtype(getattr(np, k)) if hasattr(np, k) else k: tol
-        for k in _default_tolerance
-        if hasattr(np, k)
-    }
+        return {np.dtype(dtype): value for dtype, value in tol.items()}
+    return dict.fromkeys(_default_tolerance, 0 if tol is None else tol)
 
 
 class _LazyDtypes:
     """Lists of dtypes supported by the platform and the x64 mode: `dtypes.floating`, ..."""
 
-    def supported(self, names):
-        return [d for d in names if d in supported_dtypes()]
+    def supported(self, dtypes):
+        return [d for d in dtypes if d in supported_dtypes()]
 
     @property
     def custom_floats(self):

@@ -168,6 +168,7 @@ def lower_jaxpr_to_module(
             ctx, "main", jaxpr, ordered_effects, args, results, num_const_args, main_function=True
         )
         _verify(ctx.module, module_name)
+        util.test_event("lowered_jaxpr", jaxpr, ctx.module)
         if ctx.sharding_attr_cache and config.use_shardy_partitioner.value:
             # Replaces meshes inside shardings by references to named meshes.
             passmanager.PassManager.parse("builtin.module(sdy-lift-inlined-meshes)").run(
