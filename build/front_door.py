@@ -34,6 +34,7 @@ usage: python3 build/build.py COMMAND [ARGS]
   test --libraries [ARGS]  the programs that use published libraries (flax, numpyro, ...)
   bench [ARGS]         time this jax beside PyPI's, alternately (bench --help)
   bench --aot [ARGS]   the same, with benchmarks that compile for absent TPUs
+  bench --libraries [ARGS]  the same, with benchmarks of published libraries
   oracle               make the environment with PyPI's jax, and print its Python
   oracle --update [TABLES]  store what PyPI's jax answers to tests/*_cases.py that have changed
   oracle --aot ...     the same with the compilers for TPUs and GPUs, for tests/aot_*_scenarios.py
@@ -107,12 +108,16 @@ def test(arguments: list[str]) -> int:
 
 def bench(arguments: list[str]) -> int:
     aot, arguments = _without(arguments, "--aot")
+    libraries, arguments = _without(arguments, "--libraries")
     python = prepare(project_environment(ROOT))
     variables = _variables(JAX_ORACLE_PYTHON=prepare(oracle_environment(ROOT)))
     if aot:
         prepare(aot_environment(ROOT))
         variables |= {"JAX_AOT_PACKAGES": str(packages(aot_environment(ROOT)))}
         variables |= {"JAX_PLATFORMS": "cpu"}
+    if libraries:
+        prepare(libraries_environment(ROOT))
+        variables |= {"JAX_LIBRARIES_PACKAGES": str(packages(libraries_environment(ROOT)))}
     return call(
         [str(python), str(ROOT / "benchmarks" / "run.py"), *arguments], variables, os.getcwd()
     )
