@@ -9,6 +9,7 @@ import jax.scipy.fft
 import jax.scipy.linalg
 import jax.scipy.signal
 from jax import lax
+from jax.experimental import sparse
 
 F, I = np.float32, np.int32
 # Shapes, in which names are dimension variables, and dtypes.
@@ -276,6 +277,40 @@ MORE_FUNCTIONS = {
     "mask_indices": (lambda x: jnp.mask_indices(x.shape[0], jnp.triu, size=3), "x"),
     "index_in_dim": (lambda x: lax.index_in_dim(x, x.shape[0] - 1), "x"),
     "scatter_clip": (lambda x, i: x.at[i].multiply(2, mode="clip"), "x", "i"),
+    "permutation": (lambda x: jax.random.permutation(jax.random.key(0), x, independent=True), "x"),
+    "associative_scan": (
+        lambda x: lax.associative_scan(
+            lambda p, q: (p[0] * q[0], p[1] * q[0] + q[1]), (x, x + 1), axis=1
+        ),
+        "x",
+    ),
+    "set_gradient": (
+        lambda v, i: jax.grad(lambda y, u: (y.at[i].set(u) ** 2).sum(), (0, 1))(v, v),
+        "v",
+        "i",
+    ),
+    "factor_gradients": (
+        lambda s, x: [
+            jax.grad(lambda s: (jnp.linalg.cholesky(s) ** 3).sum())(s),
+            jax.grad(lambda x: (lax.linalg.lu(x)[0] ** 2).sum())(x),
+            jax.grad(lambda x: jnp.linalg.norm(x, "nuc"))(x),
+        ],
+        "square",
+        "x",
+    ),
+    "predicate_tangents": (lambda x: jax.jvp(lambda y: (y > 1, y * y), (x,), (x,))[1][1], "x"),
+    "vmap_pad": (lambda x, v: jax.vmap(lambda r, k: lax.pad(r, k, ((1, 1, 0),)))(x, v), "x", "v"),
+    "attention_of_size": (lambda x: jax.nn.dot_product_attention(*[x[None, :, None]] * 3), "x"),
+    "logmeanexp": (lambda x: jax.nn.logmeanexp(x, 0, where=x > 1), "x"),
+    "sparse": (
+        lambda x, v: (
+            sparse.BCOO.fromdense(x, nse=x.size) @ x.T @ v,
+            sparse.BCSR.fromdense(x, nse=x.size) @ x[0],
+            sparse.BCOO.fromdense(x > 1, nse=x.size).sum_duplicates(nse=x.shape[0]).todense(),
+        ),
+        "x",
+        "v",
+    ),
     "special_matrices": (
         lambda x: [
             jax.scipy.linalg.pascal(x.shape[1]),

@@ -12,6 +12,7 @@ from jax._src.core import (
     Tracer,
     eval_context,
     high_types_in_use,
+    is_constant_shape,
     typeof,
 )
 from jax._src.core.primitive import sorted_axes
@@ -90,7 +91,9 @@ def manual_type_remedy(got: Any, want: Any, value: str, primal: str | None = Non
 def _invariant_zeros(aval: ShapedArray):
     """Zeros that are the same along all manual mesh axes."""
     if aval.dtype == dtypes.float0:
-        return np.zeros(aval.shape, dtypes.float0)
+        if is_constant_shape(aval.shape):
+            return np.zeros(aval.shape, dtypes.float0)
+        return late.broadcast_in_dim(np.zeros((), dtypes.float0), aval.shape, ())
     if isinstance(aval.dtype, dtypes.ExtendedDType):
         return (
             aval.dtype._rules.zero(aval)

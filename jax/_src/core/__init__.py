@@ -40,6 +40,7 @@ from jax._src.core.dims import (
     known_equal as known_equal,
     max_dim as max_dim,
     min_dim as min_dim,
+    possibly_greater as possibly_greater,
     same_shape_sizes as same_shape_sizes,
     stride_dim as stride_dim,
 )

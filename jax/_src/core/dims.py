@@ -44,6 +44,14 @@ def definitely_greater(d1: Any, d2: Any) -> bool:
         return False
 
 
+def possibly_greater(d1: Any, d2: Any) -> bool:
+    """Whether a size is larger than another for some values of their dimension variables."""
+    try:
+        return bool(d1 > d2)
+    except InconclusiveDimensionOperation:
+        return True
+
+
 def definitely_equal_one_of_dim(d: int | None, options: Sequence[Any]) -> bool:
     return any(definitely_equal(d, o) for o in options)
 

@@ -113,7 +113,7 @@ def _term(i: int, x, term):
     """Converts a term to the dtype and shape of the argument."""
     aval, got = typeof(x), typeof(term)
     if got.shape != aval.shape:
-        if np.broadcast_shapes(got.shape, aval.shape) != aval.shape:
+        if core.broadcast_shapes(got.shape, aval.shape) != aval.shape:
             raise ValueError(
                 f"jet: terms of the argument at position {i} must have its shape {aval.shape}, got "
                 f"{got.shape}"

@@ -122,7 +122,11 @@ def dot_product_attention(
     if implementation not in ("xla", "cudnn", None):
         raise ValueError(f"Unsupported implementation option: {implementation}")
     if scale is None:
-        scale = 1 / math.sqrt(h)
+        scale = (
+            lax.rsqrt(lax.convert_element_type(h, query.dtype))
+            if core.is_symbolic_dim(h)
+            else 1 / math.sqrt(h)
+        )
     elif np.ndim(scale):
         scale = _four_dims("scale", scale, (b, n, t, s))
     attention = cudnn_attention if implementation == "cudnn" else _attention

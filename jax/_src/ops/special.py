@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 
-from jax._src import dtypes
+from jax._src import core, dtypes
 from jax._src.jit.library import inline_jit
 from jax._src.lax import lax
 from jax._src.numpy import reductions
@@ -113,7 +113,7 @@ def _logmeanexp_impl(x, where, *, axes, keepdims):
     total, _ = logsumexp_impl(x, None, where, axes=axes, keepdims=keepdims, return_sign=False)
     if where is None:
         return total - lax.log(reductions.element_count(x.shape, axes, total.dtype))
-    where = lax.broadcast_to(where, np.broadcast_shapes(np.shape(where), x.shape))
+    where = lax.broadcast_to(where, core.broadcast_shapes(np.shape(where), x.shape))
     return total - lax.log(reductions.sum(where, axes, keepdims=keepdims, dtype=total.dtype))
 
 

@@ -111,8 +111,8 @@ class StatefulPRNG:
 
 def _shape(size: Any, *params: Any) -> tuple[int, ...]:
     if size is None:
-        return np.broadcast_shapes(*[np.shape(p) for p in params])
-    return tuple(size) if np.ndim(size) else (int(size),)
+        return core.broadcast_shapes(*[np.shape(p) for p in params])
+    return tuple(size) if np.ndim(size) else (core.canonicalize_dim(size),)
 
 
 @set_module("jax.experimental.random")

@@ -1,5 +1,6 @@
 """Random bits, uniform numbers, random integers and permutations."""
 
+import bisect
 import math
 import operator
 from typing import Any
@@ -238,7 +239,7 @@ def _randint_wide(key, minval, maxval, shape, dtype):
 
 
 def _select(which, on_true, on_false):
-    shape = np.broadcast_shapes(which.shape, on_true.shape, on_false.shape)
+    shape = core.broadcast_shapes(which.shape, on_true.shape, on_false.shape)
     which, on_true, on_false = (lax.broadcast_to(x, shape) for x in (which, on_true, on_false))
     return lax.select(which, on_true, on_false)
 
@@ -287,17 +288,26 @@ def permutation(key, x, axis: int = 0, independent: bool = False, *, out_shardin
 
 def shuffle(key, x, *, axis):
     """Sort by random keys, repeatedly, so that ties have almost no effect on the distribution."""
-    if not core.is_constant_shape(x.shape):
-        raise NotImplementedError(
-            "jax.random.permutation and shuffle need a constant number of elements, got the symbolic "
-            f"shape {x.shape}. Sort by random bits instead: x[jnp.argsort(jax.random.bits(key, (n,)))]."
-        )
-    rounds = math.ceil(3 * math.log(max(1, x.size)) / math.log(np.iinfo(np.uint32).max))
-    for _ in range(rounds):
+    is_constant = core.is_constant_shape(x.shape)
+    for i in range(_rounds(x.size) if is_constant else _MAX_ROUNDS):
         key, subkey = pair(key)
         sort_keys = prng.random_bits(subkey, 32, x.shape, consumer="sort")
-        _, x = lax.sort_key_val(sort_keys, x, axis)
+        _, y = lax.sort_key_val(sort_keys, x, axis)
+        if not is_constant:
+            # The size decides how many rounds there are, when the program is called.
+            has_round = lax.gt(lax.convert_element_type(x.size, np.int32), np.int32(_SIZES[i]))
+            y = lax.select(lax.broadcast(has_round, x.shape), y, x)
+        x = y
     return x
+
+
+def _rounds(size):
+    return math.ceil(3 * math.log(max(1, size)) / math.log(np.iinfo(np.uint32).max))
+
+
+_MAX_ROUNDS = _rounds(2**31 - 1)
+# The largest sizes that 0, 1, 2 rounds are for
+_SIZES = [bisect.bisect_right(range(2**31), i, key=_rounds) - 1 for i in range(_MAX_ROUNDS)]
 
 
 def _shuffle_range(key, *, n, dtype):

@@ -223,9 +223,12 @@ def _place(grid, x):
     if size == 1:
         return lax.full_like(x, 0, np.int32), lax.full_like(x, 0), 1
     # At a point of the grid derivatives are those from below.
-    i = clip(searchsorted(grid, x) - 1, 0, size - 2)
+    i = clip(searchsorted(grid, x) - 1, 0, core.max_dim(size - 2, 0))
     low = grid[i]
-    return i, (x - low) / (grid[i + 1] - low), size
+    width = grid[clip(i + 1, 0, size - 1)] - low
+    if not core.definitely_greater(size, 1):  # a symbolic size that may turn out to be 1
+        width = util.select_where(width == 0, 1, width)
+    return i, (x - low) / width, size
 
 
 def _select(condition, x, y):

@@ -308,8 +308,8 @@ def bcsr_fromdense(
         mat = lax.convert_type(mat, int, weak_type=True)
     nse = count_stored_elements(mat, n_batch, n_dense) if nse is None else nse
     nse = static_nse(nse, "bcsr_fromdense")
-    largest = max(mat.shape[n_batch] - 1, mat.shape[n_batch + 1] - 1, nse)
-    index_dtype = index_type(index_dtype, "bcsr_fromdense", largest)
+    sizes = [s - 1 for s in mat.shape[n_batch : n_batch + 2]]
+    index_dtype = index_type(index_dtype, "bcsr_fromdense", *sizes, nse)
     buffers = primitives.bcsr_fromdense_p.bind(
         mat, nse=nse, n_batch=n_batch, n_dense=n_dense, index_dtype=index_dtype
     )

@@ -266,7 +266,7 @@ def coo_fromdense(mat: Array, *, nse: int | None = None, index_dtype: DTypeLike 
     mat = to_array(mat)
     nse = count_stored_elements(mat) if nse is None else nse
     nse = static_nse(nse, "coo_fromdense")
-    dtype = index_type(index_dtype, "coo_fromdense", max(mat.shape, default=1) - 1)
+    dtype = index_type(index_dtype, "coo_fromdense", *[s - 1 for s in mat.shape])
     buffers = coo_fromdense_p.bind(mat, nse=nse, index_dtype=dtype)
     return COO(tuple(buffers), shape=mat.shape, rows_sorted=True)
 

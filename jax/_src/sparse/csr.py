@@ -299,7 +299,7 @@ def csr_fromdense(mat: Array, *, nse: int | None = None, index_dtype: DTypeLike 
     mat = to_array(mat)
     nse = count_stored_elements(mat) if nse is None else nse
     nse = static_nse(nse, "csr_fromdense")
-    dtype = index_type(index_dtype, "csr_fromdense", max(max(mat.shape, default=1) - 1, nse))
+    dtype = index_type(index_dtype, "csr_fromdense", *[s - 1 for s in mat.shape], nse)
     buffers = csr_fromdense_p.bind(mat, nse=nse, index_dtype=dtype)
     return CSR(tuple(buffers), shape=mat.shape)
 

@@ -43,6 +43,14 @@ def without_padding(data: Any, rows: Any, size: int) -> Any:
     """`data` with zeros for the elements that `multiply` adds to no row."""
     limits = np.iinfo(rows.dtype)
     kept = lax.full_like(rows, True, np.bool_)
+    if core.is_symbolic_dim(size):  # it has 32 bits
+        if limits.bits < 32:
+            rows, limits = lax.convert_element_type(rows, np.int32), np.iinfo(np.int32)
+        size = lax.convert_element_type(size, rows.dtype)
+        kept &= rows < size
+        return lax.select(
+            kept & (rows >= -size) if limits.min < 0 else kept, data, lax.full_like(data, 0)
+        )
     if size <= limits.max:
         kept &= rows < np.asarray(size, rows.dtype)
     if -size > limits.min and limits.min < 0:

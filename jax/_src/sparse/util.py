@@ -95,12 +95,14 @@ def count_per_batch(mat: Any, n_batch: int = 0, n_dense: int = 0) -> Array:
 
 
 def static_nse(nse: Any, what: str) -> int:
-    """`nse` as an int, which must be known while tracing.
+    """`nse` as an int or a symbolic size, which must be known while tracing.
 
     Raises:
       ConcretizationTypeError: if `nse` is traced.
       ValueError: if it is negative.
     """
+    if core.is_symbolic_dim(nse):
+        return nse
     found = operator.index(
         core.concrete_or_error(
             operator.index,
@@ -114,13 +116,13 @@ def static_nse(nse: Any, what: str) -> int:
     return found
 
 
-def index_type(dtype: Any, what: str, largest: int) -> np.dtype:
+def index_type(dtype: Any, what: str, *largest: int) -> np.dtype:
     """The type of indices that a user wants.
 
     Args:
       dtype: what the user gave.
       what: name of the function, for messages.
-      largest: the largest number that must be represented.
+      largest: numbers that must be represented. Symbolic ones are, as those of 32 bits.
 
     Raises:
       TypeError: if it is not an integer type.
@@ -129,15 +131,18 @@ def index_type(dtype: Any, what: str, largest: int) -> np.dtype:
     found = dtypes.check_and_canonicalize_user_dtype(dtype, what)
     if not dtypes.issubdtype(found, np.integer):
         raise TypeError(f"{what}: index_dtype must be an integer type, got {found}")
-    check_index_type(found, what, largest)
+    check_index_type(found, what, *largest)
     return np.dtype(found)
 
 
-def check_index_type(dtype: Any, what: str, largest: int) -> None:
-    """Raise a ValueError if a type of indices is too narrow for the largest one."""
-    if largest > dtypes.iinfo(dtype).max:
+def check_index_type(dtype: Any, what: str, *largest: int) -> None:
+    """Raise a ValueError if a type of indices is too narrow for numbers, of which symbolic ones have 32 bits."""
+    most = max(
+        [np.iinfo(np.int32).max if core.is_symbolic_dim(n) else n for n in largest], default=0
+    )
+    if most > dtypes.iinfo(dtype).max:
         raise ValueError(
-            f"{what}: indices of type {np.dtype(dtype).name} cannot represent {largest}; use a wider "
+            f"{what}: indices of type {np.dtype(dtype).name} cannot represent {most}; use a wider "
             "type"
         )
 

@@ -78,7 +78,7 @@ class NDIndexer:
         if arrays:
             shapes = [np.shape(converted[i]) for i in arrays]
             try:
-                int_shape = np.broadcast_shapes(*shapes)
+                int_shape = core.broadcast_shapes(*shapes)
             except ValueError:
                 raise ValueError(
                     f"Cannot broadcast arrays of indices with shapes {shapes} to one shape"

@@ -9,6 +9,7 @@ variables they are made of, which is also the order of the text.
 
 from __future__ import annotations
 
+import math
 import operator
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
@@ -20,7 +21,7 @@ from jax._src.errors import InconclusiveDimensionOperation
 from jax._src.export.shape_poly.values import Algebra, IrAlgebra, dimension_as_value_p, value_aval
 
 if TYPE_CHECKING:
-    from jax._src.export.shape_poly.scope import SymbolicScope
+    from jax._src.export.shape_poly.scope import Rule, SymbolicScope
 
 FLOORDIV = "floordiv"
 MOD = "mod"
@@ -368,25 +369,25 @@ class DimExpr:
         y = _as_size(other)
         if y is None:
             return self.dimension_as_value() >= other
-        return is_at_least(self, y, lambda: (f"'{self}' >= '{y}'", f"{self} >= {y}"))
+        return is_at_least(self, y, lambda: (f"'{self}' >= '{y}'", *_cases(self, y)))
 
     def __le__(self, other: Any) -> Any:
         y = _as_size(other)
         if y is None:
             return self.dimension_as_value() <= other
-        return is_at_least(y, self, lambda: (f"'{self}' <= '{y}'", f"{self} <= {y}"))
+        return is_at_least(y, self, lambda: (f"'{self}' <= '{y}'", *_cases(self, y + 1)[::-1]))
 
     def __gt__(self, other: Any) -> Any:
         y = _as_size(other)
         if y is None:
             return self.dimension_as_value() > other
-        return not is_at_least(y, self, lambda: (f"'{self}' > '{y}'", f"{self} >= {y + 1}"))
+        return not is_at_least(y, self, lambda: (f"'{self}' > '{y}'", *_cases(self, y + 1)))
 
     def __lt__(self, other: Any) -> Any:
         y = _as_size(other)
         if y is None:
             return self.dimension_as_value() < other
-        return not is_at_least(self, y, lambda: (f"'{self}' < '{y}'", f"{self + 1} <= {y}"))
+        return not is_at_least(self, y, lambda: (f"'{self}' < '{y}'", *_cases(self, y)[::-1]))
 
     def __int__(self) -> int:
         raise InconclusiveDimensionOperation(
@@ -461,6 +462,8 @@ def normal_form(scope: SymbolicScope, coefficients: Mapping[DimTerm, int]) -> Si
             rest = {t: k for t, k in coefficients.items() if t != rule.term}
             _add_scaled(rest, rule.value, c // rule.coefficient)
             coefficients = rest
+        if rule.is_of_quotient:
+            coefficients = _replaced_in_products(coefficients, rule)
     items = [(t, k) for t, k in coefficients.items() if k]
     if not items:
         return 0
@@ -468,6 +471,26 @@ def normal_form(scope: SymbolicScope, coefficients: Mapping[DimTerm, int]) -> Si
         return items[0][1]
     items.sort(key=lambda item: item[0].key, reverse=True)
     return DimExpr(tuple(items), scope)
+
+
+def _replaced_in_products(coefficients: Mapping[DimTerm, int], rule: Rule) -> Mapping[DimTerm, int]:
+    """The sum with n * floordiv(x, n) replaced by x in products too."""
+    found = {
+        t: rest
+        for t, k in coefficients.items()
+        if len(t.factors) > 1
+        and k % rule.coefficient == 0
+        and (rest := t.divide(rule.term)) is not None
+    }
+    if not found:
+        return coefficients
+    out = {t: k for t, k in coefficients.items() if t not in found}
+    values = ((ONE, rule.value),) if type(rule.value) is int else rule.value._terms
+    for t, rest in found.items():
+        for v, c in values:
+            product = rest.mul(v)
+            out[product] = out.get(product, 0) + coefficients[t] // rule.coefficient * c
+    return out
 
 
 def linear_combination(scope: SymbolicScope, sizes: Sequence[tuple[Size, int]]) -> Size:
@@ -539,6 +562,16 @@ def divide(x: Size, y: Size, scope: SymbolicScope) -> tuple[Size, Size]:
     quotient, rest = _polynomial_division(x, y, scope)
     if _is_remainder(rest, y, scope):
         return quotient, rest
+    if type(y) is int:
+        multiple, others = _product_division(rest, y, scope)
+        if others != rest:
+            of_others, remainder = divide(others, y, scope)
+            parts = ((quotient, 1), (multiple, 1), (of_others, 1))
+            return linear_combination(scope, parts), remainder
+    elif (reduced := _without_common_term(x, y, scope)) is not None:
+        quotient, rest = divide(*reduced, scope)
+        if type(rest) is int and rest == 0:
+            return quotient, 0
     return tuple(from_factor(DimFactor(op, (x, y)), scope) for op in (FLOORDIV, MOD))  # type: ignore[return-value]
 
 
@@ -570,6 +603,38 @@ def _polynomial_division(x: Size, y: Size, scope: SymbolicScope) -> tuple[Size, 
     return normal_form(scope, quotient), rest
 
 
+def _without_common_term(x: Size, y: DimExpr, scope: SymbolicScope) -> tuple[Size, int] | None:
+    """For y = k t and x = t z with a term t > 0: z and k, which have the same quotient."""
+    single = y._to_single_term()
+    if single is None or type(x) is int:
+        return None
+    term, k = single
+    divided = {t.divide(term): c for t, c in x._terms}
+    if None in divided or scope._bounds(normal_form(scope, {term: 1}))[0] <= 0:
+        return None
+    return normal_form(scope, divided), k
+
+
+def _product_division(x: Size, y: int, scope: SymbolicScope) -> tuple[Size, Size]:
+    """Divides the products in x by y that have a factor which the constraints say to be divisible."""
+    quotient: Size = 0
+    rest = x
+    for term, k in x._terms if type(x) is not int else ():
+        divisor = y // math.gcd(y, k)
+        if term.is_constant or term.to_factor() is not None:
+            continue
+        for factor, _ in term.factors:
+            f = from_factor(factor, scope)
+            if operation(MOD, f, divisor, scope) == 0:
+                part = operation(FLOORDIV, f, divisor, scope)
+                others = normal_form(scope, {term.divide(DimTerm(((factor, 1),))): 1})
+                part = part * others * (k * divisor // y)
+                quotient = linear_combination(scope, ((quotient, 1), (part, 1)))
+                rest = linear_combination(scope, ((rest, 1), (normal_form(scope, {term: k}), -1)))
+                break
+    return quotient, rest
+
+
 def _is_remainder(rest: Size, y: Size, scope: SymbolicScope) -> bool:
     if type(rest) is int and rest == 0:
         return True
@@ -580,12 +645,18 @@ def _is_remainder(rest: Size, y: Size, scope: SymbolicScope) -> bool:
     return bool(scope._bounds(linear_combination(scope, ((y, 1), (rest, -1))))[0] > 0)
 
 
-def is_at_least(x: Size, y: Size, describe: Callable[[], tuple[str, str]]) -> bool:
+def _cases(x: Size, y: Size) -> tuple[str, str]:
+    """Constraints that x is at least y, and that it is smaller."""
+    return f"{x} >= {y}", f"{x} <= {y - 1}"
+
+
+def is_at_least(x: Size, y: Size, describe: Callable[[], tuple[str, str, str]]) -> bool:
     """Whether x >= y for all values of the variables.
 
     Args:
       x, y: sizes, one of them symbolic.
-      describe: returns what was compared, and what to state so that it is true, for the message.
+      describe: returns what was compared, and what to state where it is true, and where it is false,
+        for the message.
 
     Raises:
       InconclusiveDimensionOperation: if it depends on the values.
@@ -606,15 +677,15 @@ def is_at_least(x: Size, y: Size, describe: Callable[[], tuple[str, str]]) -> bo
         return True
     if high < 0:
         return False
-    comparison, constraint = describe()
+    comparison, if_true, if_false = describe()
     known = "".join(f"\n  {c}" for c in scope._constraint_texts)
     raise InconclusiveDimensionOperation(
         f"Symbolic dimension comparison {comparison} is inconclusive: it is true for some values of "
         f"the dimension variables and false for others.\n"
         + (f"The constraints of their scope are:{known}\n" if known else "")
         + "If it always holds in your program, state it when the dimensions are made: "
-        f"jax.export.symbolic_shape(..., constraints=[{constraint!r}]). For one case of two, state "
-        "the opposite, and export the function once for each."
+        f"jax.export.symbolic_shape(..., constraints=[{if_true!r}]); if it never holds, "
+        f"constraints=[{if_false!r}]. If both happen, export the function once for each."
     )
 
 

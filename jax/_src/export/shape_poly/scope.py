@@ -19,6 +19,12 @@ class Rule(NamedTuple):
     coefficient: int
     value: Any
 
+    @property
+    def is_of_quotient(self) -> bool:
+        """Whether it is n * floordiv(x, n) == x."""
+        factor = self.term.to_factor()
+        return self.coefficient > 1 and factor is not None and factor.operation == ex.FLOORDIV
+
 
 class Constraint(NamedTuple):
     """What must hold when the program runs: `difference` is zero, or not negative.

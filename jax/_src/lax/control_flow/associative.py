@@ -12,6 +12,7 @@ from jax._src import core, traceback_util
 from jax._src.core import typeof
 from jax._src.late_binding import late
 from jax._src.lax import lax, slicing
+from jax._src.lax.lax.trees import scan_by_distances
 from jax._src.tree_util import tree_flatten, tree_unflatten
 from jax._src.util import canonicalize_axis
 
@@ -50,11 +51,6 @@ def associative_scan(fn: Callable, elems: Any, reverse: bool = False, axis: int 
             f"(saw: {[typeof(x).shape for x in flat]})"
         )
     (size,) = sizes
-    if not core.is_constant_dim(size):
-        raise NotImplementedError(
-            f"associative_scan needs a constant size along its axis, got the symbolic size {size}: the "
-            "number of its steps depends on it. Use lax.scan, lax.cumsum or the like."
-        )
     if reverse:
         flat = [lax.rev(x, (axis,)) for x in flat]
 
@@ -75,7 +71,10 @@ def associative_scan(fn: Callable, elems: Any, reverse: bool = False, axis: int 
         even = [lax.concatenate([a, b], axis) for a, b in zip(part(xs, 0, 1), even)]
         return [_interleave(a, b, axis) for a, b in zip(even, odd)]
 
-    out = scan(flat, size)
+    if core.is_symbolic_dim(size):
+        out = scan_by_distances(combine, flat, axis, size)
+    else:
+        out = scan(flat, size)
     if reverse:
         out = [lax.rev(x, (axis,)) for x in out]
     return tree_unflatten(tree, out)

@@ -9,6 +9,7 @@ import numpy as np
 
 from jax._src import core, dtypes
 from jax._src.basearray import Array
+from jax._src.errors import InconclusiveDimensionOperation
 from jax._src.lax import lax
 from jax._src.lax.convolution.primitive import conv_general_dilated_p
 from jax._src.lax.convolution.shapes import (
@@ -104,8 +105,8 @@ def conv_general_dilated(
         lhs_dilation=lhs_dilation,
         rhs_dilation=rhs_dilation,
         dimension_numbers=dnums,
-        feature_group_count=operator.index(feature_group_count),
-        batch_group_count=operator.index(batch_group_count),
+        feature_group_count=_group_count(feature_group_count, "feature_group_count"),
+        batch_group_count=_group_count(batch_group_count, "batch_group_count"),
         precision=lax.canonicalize_precision(precision),
         preferred_element_type=preferred_element_type,
         out_sharding=canonicalize_sharding(out_sharding, "conv_general_dilated"),
@@ -257,3 +258,11 @@ def conv_transpose(
         precision=precision,
         preferred_element_type=preferred_element_type,
     )
+
+
+def _group_count(count: int, what: str) -> int:
+    if core.is_symbolic_dim(count):
+        raise InconclusiveDimensionOperation(
+            f"convolution: {what}, the number of groups, must be constant, got the symbolic size {count}"
+        )
+    return operator.index(count)

@@ -281,6 +281,11 @@ def _conv_batch(
     if l is not None and r is not None:
         # Make one more group for each batch element.
         size = lhs.shape[l]
+        if not core.is_constant_dim(size):
+            raise NotImplementedError(
+                f"vmap, along the symbolic size {size}, of a convolution whose operands are both batched: it "
+                "is one of as many groups, and their number must be constant. Use jax.lax.map."
+            )
         if batch_group_count > 1:
             lhs = _merge(l, lhs_spec[0], lhs)
             batch_group_count *= size

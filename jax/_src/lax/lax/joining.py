@@ -494,7 +494,7 @@ def _pad_batch(args, bdims, *, padding_config):
         filler = np.zeros((), x.dtype)
     out = pad_p.bind(x, filler, padding_config=config)
     # Pad the mask without the batch dimension, which all batch elements share.
-    one = np.ones(tuple_delete(x.shape, xdim), np.bool_)
+    one = late.full(tuple_delete(x.shape, xdim), True, np.bool_)
     kept = pad_p.bind(one, np.zeros((), np.bool_), padding_config=padding_config)
     dims = tuple([d for d in range(out.ndim) if d != xdim])
     kept = broadcast_in_dim(kept, out.shape, dims)

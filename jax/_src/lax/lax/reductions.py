@@ -19,7 +19,7 @@ from jax._src.lax.lax import arithmetic, monoids, sharding as shardings
 from jax._src.lax.lax.convert import convert_element_type
 from jax._src.lax.lax.create import broadcasted_iota, full_like
 from jax._src.lax.lax.cumulative import cumprod
-from jax._src.lax.lax.joining import pad
+from jax._src.lax.lax.joining import concatenate, pad
 from jax._src.lax.lax.logical import bitwise_and, bitwise_or, bitwise_xor, eq, ne
 from jax._src.lax.lax.select import select
 from jax._src.lax.lax.shape import broadcast_in_dim, expand_dims, reshape, transpose
@@ -638,8 +638,16 @@ def _fold(combine, operands, inits, dimensions):
     shape = core.typeof(operands[0]).shape
     kept = [d for i, d in enumerate(shape) if i not in dimensions]
     inits = [broadcast_in_dim(i, kept, ()) for i in inits]
-    if math.prod(shape[d] for d in dimensions) == 0:
+    n = math.prod(shape[d] for d in dimensions)
+    if core.definitely_equal(n, 0):
         return inits
+    if not core.definitely_greater(n, 0):  # there may be elements, or none
+        axis = len(kept)
+        perm = [*[d for d in range(len(shape)) if d not in dimensions], *dimensions]
+        operands = [reshape(transpose(x, perm), (*kept, n)) for x in operands]
+        first = [broadcast_in_dim(i, (*kept, 1), range(axis)) for i in inits]
+        operands = [concatenate([i, x], axis) for i, x in zip(first, operands)]
+        return reduce_tree(combine, operands, (axis,))
     return combine(inits, reduce_tree(combine, operands, dimensions))
 
 

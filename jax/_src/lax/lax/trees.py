@@ -10,11 +10,17 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import numpy as np
+
 from jax._src import core
 from jax._src.core.jaxpr import ClosedJaxpr
 from jax._src.interpreters import batching
-from jax._src.lax.lax.joining import concatenate, split, stack, unstack
-from jax._src.lax.lax.shape import reshape, rev, transpose
+from jax._src.late_binding import late
+from jax._src.lax.lax.create import broadcasted_iota, full_like
+from jax._src.lax.lax.joining import concatenate, pad, split, stack, unstack
+from jax._src.lax.lax.logical import ge
+from jax._src.lax.lax.select import select
+from jax._src.lax.lax.shape import reshape, rev, squeeze, transpose
 
 # A function from the leaves of two values to the leaves of one, elementwise on arrays of any shape.
 Combine = Callable[[list[Any], list[Any]], list[Any]]
@@ -38,6 +44,10 @@ def reduce_tree(combine: Combine, xs: Sequence[Any], dims: Sequence[int]) -> lis
     perm = [*kept, *dims]
     xs = [reshape(transpose(x, perm), (*kept_shape, n)) for x in xs]
     axis = len(kept)
+    if core.is_symbolic_dim(n):
+        starts = [*[0] * axis, n - 1]
+        xs = scan_by_distances(combine, xs, axis, n)
+        return [squeeze(late.slice(x, starts, (*kept_shape, n)), (axis,)) for x in xs]
     while n > 1:
         left, right, rest = _pairs(xs, axis, n)
         xs = combine(left, right)
@@ -62,7 +72,8 @@ def scan_tree(combine: Combine, xs: Sequence[Any], axis: int, reverse: bool = Fa
     if reverse:
         xs = [rev(x, (axis,)) for x in xs]
     n = core.typeof(xs[0]).shape[axis]
-    out = _scan(combine, list(xs), axis, n)
+    scan = scan_by_distances if core.is_symbolic_dim(n) else _scan
+    out = scan(combine, list(xs), axis, n)
     return [rev(x, (axis,)) for x in out] if reverse else out
 
 
@@ -90,6 +101,35 @@ def _scan(combine, xs, axis, n):
         a, tail = split(a, (half, 1), axis)
         out.append(concatenate([_interleave(a, b, axis), tail], axis))
     return out
+
+
+def scan_by_distances(combine, xs, axis, n):
+    """Scan along a symbolic size: combine each element with the one 1, 2, 4, … places before.
+
+    The steps are those for the largest size that the constraints allow. The compiler, which knows the
+    size, leaves out those of distances beyond it.
+    """
+    xs = list(xs)
+    distance = 1
+    while distance < 2**31 and core.possibly_greater(n, distance):
+        # Elements without one are combined with themselves: of other numbers, derivatives may be NaN.
+        before = [_from(distance, axis, _shifted(x, axis, distance), x) for x in xs]
+        xs = [_from(distance, axis, y, x) for x, y in zip(xs, combine(before, xs))]
+        distance *= 2
+    return xs
+
+
+def _from(index, axis, x, y):
+    """The elements of x from an index along the axis on, and those of y before."""
+    shape = core.typeof(y).shape
+    return select(ge(broadcasted_iota(np.int32, shape, axis), np.int32(index)), x, y)
+
+
+def _shifted(x, axis, distance):
+    """The elements `distance` places before, and zeros where there are none."""
+    aval = core.typeof(x)
+    config = [(distance, -distance, 0) if d == axis else (0, 0, 0) for d in range(aval.ndim)]
+    return pad(x, full_like(x, 0, shape=()), config)
 
 
 def _pairs(xs, axis, n):

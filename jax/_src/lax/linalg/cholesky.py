@@ -66,13 +66,8 @@ def _jvp(g, L, x):
     L = tril(L)
     left = triangular_solve(L, g, left_side=False, transpose_a=True, conjugate_a=True, lower=True)
     both = tril(triangular_solve(L, left, left_side=True, lower=True))
-    n = both.shape[-1]
-    scale = lax.broadcast(
-        lax.sub(
-            np.ones((n, n), both.dtype), lax.mul(np.array(0.5, both.dtype), eye(both.dtype, n))
-        ),
-        both.shape[:-2],
-    )
+    half = lax.mul(np.array(0.5, both.dtype), eye(both.dtype, both.shape[-1]))
+    scale = lax.broadcast(lax.sub(np.array(1, both.dtype), half), both.shape[:-2])
     return matmul(L, lax.mul(both, scale))
 
 

@@ -160,12 +160,12 @@ def _jvp(primals, tangents):
     # triangular and the second upper triangular. L and U are padded to square matrices, with ones
     # on the diagonal.
     m, n = x.shape[-2:]
-    k = min(m, n)
+    k = core.min_dim(m, n)
     dtype, lead = decomposition.dtype, decomposition.shape[:-2]
     lower = pad_to(tril(_leading(decomposition, m, k), -1), m, m)
     lower = lax.add(lower, lax.broadcast(eye(dtype, m), lead))
     upper = pad_to(triu(_leading(decomposition, k, n)), n, n)
-    rest = lax.ge(lax.iota(_INT32, n), np.int32(k))
+    rest = lax.ge(lax.iota(_INT32, n), _size(k))
     diagonal = lax.mul(eye(dtype, n), lax.broadcast(lax.convert_element_type(rest, dtype), (n,)))
     upper = lax.add(upper, lax.broadcast(diagonal, lead))
     g = permute_rows(g, permutation)
@@ -175,6 +175,11 @@ def _jvp(primals, tangents):
     d_upper = _leading(matmul(pad_to(_leading(triu(g), k, n), n, n), upper), k, n)
     tangent = lax.add(pad_to(d_lower, m, n), pad_to(d_upper, m, n))
     return [decomposition, pivots, permutation], [tangent, *zeros]
+
+
+def _size(d):
+    """A size as an array of int32, also a symbolic one."""
+    return lax.convert_element_type(d, _INT32) if core.is_symbolic_dim(d) else np.int32(d)
 
 
 def _leading(x, m, n):

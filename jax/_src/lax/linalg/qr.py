@@ -199,7 +199,7 @@ def _qr_jvp(primals, tangents, **params):
     if p:
         dx = permute_columns(dx, p[0])
     m, n = x.shape[-2:]
-    k = min(m, n)
+    k = core.min_dim(m, n)
     q1, r1 = columns(q, 0, k), columns(rows(r, 0, k), 0, k)
     dx_rinv = triangular_solve(r1, columns(dx, 0, k), left_side=False, lower=False)
     omega = matmul(mH(q), dx_rinv)  # k columns, and as many rows as Q has columns
@@ -211,14 +211,15 @@ def _qr_jvp(primals, tangents, **params):
         turn = lax.sub(top, lax.complex(lax.real(top), lax.full_like(lax.real(top), 0)))
         skew = lax.add(skew, lax.mul(eye_like(turn), turn))
     dr1 = matmul(lax.sub(top, skew), r1)
-    if q.shape[-1] == k:
+    is_reduced = core.definitely_equal(q.shape[-1], k)
+    if is_reduced:
         dq = lax.add(matmul(q1, lax.sub(skew, top)), dx_rinv)
     else:
         dq1 = lax.add(matmul(q1, lax.sub(skew, top)), matmul(q1, top))
         dq1 = lax.add(dq1, matmul(columns(q, k, m), rows(omega, k, m)))
         dq = lax.concatenate([dq1, _complement_tangent(q, dq1, rows(omega, k, m))], q.ndim - 1)
     dr = dr1
-    if n > k:
+    if core.possibly_greater(n, k) if is_reduced else n > k:
         rest = columns(r, k, n)
         moved = matmul(mH(q), matmul(dq, rest))
         dr = lax.concatenate([dr1, lax.sub(matmul(mH(q), columns(dx, k, n)), moved)], dr1.ndim - 1)

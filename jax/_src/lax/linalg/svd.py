@@ -139,7 +139,7 @@ def _jvp(primals, tangents, *, full_matrices, compute_uv, subset_by_index, algor
     if compute_uv:
         du, dvh = _vector_tangents(g, s, u, vh, inner)
         out, tangent = [s, u, vh], [ds, du, dvh]
-    k = min(m, n)
+    k = core.min_dim(m, n)
     if subset_by_index is not None and subset_by_index != (0, k):
         out, tangent = _subset(out, subset_by_index), _subset(tangent, subset_by_index)
     return out, tangent
@@ -163,13 +163,23 @@ def _vector_tangents(g, s, u, vh, inner):
     du = matmul(u, lax.add(lax.mul(weights, lax.add(by_columns, mH(by_columns))), turn))
     v = mH(vh)
     dv = matmul(v, lax.mul(weights, lax.add(by_rows, mH(by_rows))))
-    if m > n:
+    if core.possibly_greater(m, n):
         gv = matmul(g, v)
-        du = lax.add(du, _divide_columns(lax.sub(gv, matmul(u, matmul(mH(u), gv))), s))
-    if n > m:
+        outside = _divide_columns(lax.sub(gv, matmul(u, matmul(mH(u), gv))), s)
+        du = lax.add(du, _where_greater(m, n, outside))
+    if core.possibly_greater(n, m):
         gu = matmul(mH(g), u)
-        dv = lax.add(dv, _divide_columns(lax.sub(gu, matmul(v, matmul(vh, gu))), s))
+        outside = _divide_columns(lax.sub(gu, matmul(v, matmul(vh, gu))), s)
+        dv = lax.add(dv, _where_greater(n, m, outside))
     return du, mH(dv)
+
+
+def _where_greater(m, n, x):
+    """x if m > n, else zeros: symbolic sizes turn out to be so when the program is called."""
+    if core.definitely_greater(m, n):
+        return x
+    greater = lax.gt(*[lax.convert_element_type(d, np.int32) for d in (m, n)])
+    return lax.select(lax.broadcast(greater, x.shape), x, lax.full_like(x, 0))
 
 
 def _divide_columns(x, s):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 
 from jax._src import core, dtypes
@@ -219,7 +221,7 @@ def scatter_jvp(primals, tangents, *, update_jaxpr, update_consts, **params):
     dnums = params["dimension_numbers"]
     scatter_dims = [d for d in range(np.ndim(updates)) if d not in dnums.update_window_dims]
     batch = [np.shape(updates)[d] for d in scatter_dims]
-    ids = lax.add(lax.iota(np.uint32, int(np.prod(batch))), np.uint32(1))
+    ids = lax.add(lax.iota(np.uint32, math.prod(batch)), np.uint32(1))
     ids = lax.broadcast_in_dim(lax.reshape(ids, batch), np.shape(updates), scatter_dims)
     winners = scatters.scatter(lax.full(np.shape(operand), 0, np.uint32), indices, ids, **args)
     at = _gather_at(winners, indices, np.shape(updates), dnums, GatherScatterMode.PROMISE_IN_BOUNDS)

@@ -296,8 +296,7 @@ def _hessenberg_impl(a, *, calc_q):
     # The reflections leave the first coordinate alone, so Q has a first row and column of the
     # identity.
     q = lax.pad(q, zero, [(0, 0, 0)] * (a.ndim - 2) + [(1, 0, 0), (1, 0, 0)])
-    corner = np.zeros((n, n), a.dtype)
-    corner[0, 0] = 1
+    corner = lax.pad(np.ones((1, 1), a.dtype), zero, [(0, n - 1, 0), (0, n - 1, 0)])
     return H, lax.add(q, lax.broadcast(corner, a.shape[:-2]))
 
 

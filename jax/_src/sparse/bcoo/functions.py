@@ -85,7 +85,7 @@ def bcoo_fromdense(
         nse = count_stored_elements(mat, n_batch, n_dense)
     nse = static_nse(nse, "bcoo_fromdense")
     sizes = mat.shape[n_batch : mat.ndim - n_dense]
-    index_dtype = index_type(index_dtype, "bcoo_fromdense", max(sizes, default=1) - 1)
+    index_dtype = index_type(index_dtype, "bcoo_fromdense", *[s - 1 for s in sizes])
     buffers = convert.bcoo_fromdense_p.bind(
         mat, nse=nse, n_batch=n_batch, n_dense=n_dense, index_dtype=index_dtype
     )

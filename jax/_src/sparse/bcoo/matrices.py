@@ -87,6 +87,7 @@ def _has_kernel(
         preferred_element_type in (None, dtype)
         and product_kernels.has_type(dtype)
         and indices.dtype.name in ("int32", "int64")
+        and core.is_constant_shape(lhs_spinfo.shape)
         and max(lhs_spinfo.shape) <= np.iinfo(indices.dtype).max
         and native_calls.can_call_whole(ctx, _KERNEL)
     )

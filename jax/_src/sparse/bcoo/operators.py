@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from jax._src import dtypes
+from jax._src import core, dtypes
 from jax._src.lax import lax
 from jax._src.numpy import ufuncs
 from jax._src.numpy.manipulation.shape import new_shape
@@ -102,7 +102,7 @@ def _add(self: BCOO, other: Any) -> Any:
     if isinstance(other, JAXSparse):
         return _joined(self, other)
     other = _dense_operand("add", other)
-    if np.broadcast_shapes(self.shape, other.shape) != other.shape:
+    if core.broadcast_shapes(self.shape, other.shape) != other.shape:
         raise NotImplementedError(
             "Addition between a sparse array X and a dense array Y is not implemented when the "
             "output shape is larger than Y.shape. This is to prevent silent densification of a "

@@ -42,8 +42,8 @@ def _rows_at(data: Any, position: Any) -> Any:
 def _starts(rows: Any) -> Any:
     """Which of the sorted rows differ from the one before: an array of shape `(*batch, nse)`."""
     axis = rows.ndim - 2
-    first = places.full_rows(np.True_, rows, axis, (min(1, rows.shape[axis]),))
-    if rows.shape[axis] < 2:
+    first = places.full_rows(np.True_, rows, axis, (core.min_dim(1, rows.shape[axis]),))
+    if not core.possibly_greater(rows.shape[axis], 1):
         return first
     before = slicing.slice_in_dim(rows, 0, -1, axis=axis)
     after = slicing.slice_in_dim(rows, 1, None, axis=axis)

@@ -58,7 +58,12 @@ def out_of_bounds(indices: Any, shape: Sequence[int]) -> Any:
 def _limits(shape: Sequence[int], indices: Any) -> Any:
     # A size that the type of the indices cannot represent bounds nothing.
     top = np.iinfo(indices.dtype).max
-    return to_array(np.asarray([min(s, top) for s in shape], indices.dtype))
+    if core.is_constant_shape(shape):
+        return to_array(np.asarray([min(s, top) for s in shape], indices.dtype))
+    sizes = [s if core.is_symbolic_dim(s) else np.asarray(min(s, top)) for s in shape]
+    return lax.concatenate(
+        [lax.broadcast(lax.convert_element_type(s, indices.dtype), (1,)) for s in sizes], 0
+    )
 
 
 def fill_row(shape: Sequence[int], like: Any) -> Any:
