@@ -12,17 +12,27 @@ from jax.sharding import AxisType, NamedSharding, PartitionSpec as P
 
 reference, test_reference, test_numpy = case_tests(__file__)
 
-INF, NAN = np.inf, np.nan
+INF, NAN, MAX = np.inf, np.nan, np.finfo(float).max
 
 
 @pytest.mark.parametrize(
     "name, args",
     [
         ("exp1", ([1e-30, INF, -1, NAN, 100, 0, 2],)),
-        ("expi", ([0, -0.0, INF, -INF, NAN, 2],)),
+        ("expi", ([0, -0.0, INF, -INF, NAN, 2, MAX, -MAX],)),
+        (
+            "betainc",
+            (
+                [0, 2, 0, 2, 0, 2, INF, 2, 0, INF, 0, INF, 0],
+                [2, 0, 2, 0, 2, 0, 2, INF, INF, 0, 0, INF, -1],
+                [0.5, 0.5, 0, 0, 1, 1, 0.5, 0.5, 0.5, 0.5, 0.5, 0.5, 0.5],
+            ),
+        ),
+        ("polygamma", ([1, 2, 3, 0], [INF, INF, MAX, INF])),
+        ("zeta", ([2, INF, INF, 100], [INF, 1, 0.5, MAX])),
         ("expn", ([2, 3, 1, 2, 0, 2], [0, 0, INF, NAN, INF, -1])),
         ("rel_entr", ([NAN, 1, 0, INF], [1, NAN, NAN, 1])),
-        ("kl_div", ([NAN, 1, 0, INF], [1, NAN, NAN, 1])),
+        ("kl_div", ([NAN, 1, 0, INF, MAX, MAX], [1, NAN, NAN, 1, MAX, MAX / 2])),
         ("gamma", ([1e-300, 171.5, -170.5, 0.5],)),
         ("owens_t", ([0, 1, 1, 3, -1, 1, INF, 2], [1, 0, -2, 0.1, 0.5, 30, 1, INF])),
         ("spence", ([0, 1, 1.3, 1e-10, NAN],)),

@@ -28,6 +28,7 @@ BOUNDS = {
     "erfinv": (5, 4.5),
     "gammainc": (5.1, 2.8),  # 2.6 in float32 of parameters below 1e6
     "gammaincc": (5, 3.4),
+    "hyp1f1": (1.8, 1.5),
     "ndtr": (3.5, 3.2),
     "ndtri": (3.5, 3),
     "poch": (8.5, 6),

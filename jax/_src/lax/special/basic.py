@@ -157,6 +157,7 @@ def _polygamma_impl(m, x):
     half = mul(m, const(m, 0.5))
     factorial = select(eq(half, floor(half)), neg(factorial), factorial)
     out = mul(factorial, zeta(add(m, one), x))
+    out = select(eq(x, const(x, np.inf)), mul(sign(factorial), const(x, 0)), out)
     out = select(eq(m, const(m, 0)), digamma(x), out)
     is_order = bitwise_and(eq(m, floor(m)), ge(m, const(m, 0)))
     return select(is_order, out, full_like(out, np.nan))

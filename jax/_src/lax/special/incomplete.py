@@ -568,15 +568,17 @@ class _Beta:
     def __init__(self, a, b, x):
         self.a, self.b, self.x = a, b, x
         zero, one, two = const(x, 0), const(x, 1), const(x, 2)
-        nonpositive = bitwise_or(le(a, zero), le(b, zero))
-        outside = bitwise_or(nonpositive, bitwise_or(lt(x, zero), gt(x, one)))
+        negative = bitwise_or(lt(a, zero), lt(b, zero))
+        outside = bitwise_or(negative, bitwise_or(lt(x, zero), gt(x, one)))
         is_nan = bitwise_or(bitwise_or(ne(a, a), ne(b, b)), ne(x, x))
         at_end = bitwise_or(eq(x, zero), eq(x, one))
         inf = const(x, np.inf)
-        self.a_infinite, self.b_infinite = eq(a, inf), eq(b, inf)
-        infinite = bitwise_or(self.a_infinite, self.b_infinite)
-        bad = bitwise_or(bitwise_or(outside, is_nan), infinite)
-        both = bitwise_and(self.a_infinite, self.b_infinite)
+        # The distribution's mass is all at 1 for infinite a or no b, and all at 0 for infinite b or no a.
+        self.all_at_one = bitwise_or(eq(a, inf), eq(b, zero))
+        self.all_at_zero = bitwise_or(eq(b, inf), eq(a, zero))
+        limit = bitwise_or(self.all_at_one, self.all_at_zero)
+        bad = bitwise_or(bitwise_or(outside, is_nan), limit)
+        both = bitwise_and(self.all_at_one, self.all_at_zero)
         self.undefined = bitwise_or(bitwise_or(outside, is_nan), both)
         active = bitwise_not(bitwise_or(bad, at_end))
         # The fraction converges fast for x below the mean; otherwise compute 1 - I_{1-x}(b, a).
@@ -602,9 +604,8 @@ class _Beta:
         zero, one = const(x, 0), const(x, 1)
         out = select(eq(x, zero), full_like(x, at_zero), out)
         out = select(eq(x, one), full_like(x, at_one), out)
-        # The distribution's mass is all at 1 for infinite a, and all at 0 for infinite b.
-        out = select(bitwise_and(self.a_infinite, lt(x, one)), full_like(x, at_zero), out)
-        out = select(bitwise_and(self.b_infinite, gt(x, zero)), full_like(x, at_one), out)
+        out = select(bitwise_and(self.all_at_one, lt(x, one)), full_like(x, at_zero), out)
+        out = select(bitwise_and(self.all_at_zero, gt(x, zero)), full_like(x, at_one), out)
         return select(self.undefined, full_like(x, np.nan), out)
 
 
@@ -653,7 +654,7 @@ def betainc(a: ArrayLike, b: ArrayLike, x: ArrayLike) -> Array:
     with respect to `x`.
 
     Args:
-      a, b: real arrays, positive (otherwise the result is NaN).
+      a, b: real arrays, not negative (otherwise the result is NaN, as where both are 0 or both infinite).
       x: real array of the same dtype, with values in [0, 1] (otherwise the result is NaN); the
         shapes are equal, or scalar, or size 1 broadcasts.
 

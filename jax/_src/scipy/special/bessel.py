@@ -373,7 +373,9 @@ def _zeta_sum(x, q):
 
 
 def _zeta_value(x, q):
-    return special.zeta(x, q)
+    first_term = where(q > 1, 0, where(q < 1, np.inf, lax.full_like(q, 1)))  # of infinite x
+    out = where((x == np.inf) & (q > 0), first_term, special.zeta(x, q))
+    return where((q == np.inf) & (x > 1), 0, out)
 
 
 def _zeta_slope_x(x, q):

@@ -155,12 +155,13 @@ def _kl_div(p, q):
     p_or_1, q_or_1 = where(both, p, 1), where(both, q, 1)
     out = _rel_entr.__wrapped__(p_or_1, q_or_1) - p_or_1 + q_or_1
     # Where p and q are close the terms cancel. With s = (p - q) / (p + q), log(p / q) = 2 atanh(s).
-    s = (p_or_1 - q_or_1) / (p_or_1 + q_or_1)
+    scale = where(p_or_1 > 1, 0.5, lax.full_like(p, 1))  # The sum may overflow.
+    s = (scale * p_or_1 - scale * q_or_1) / (scale * p_or_1 + scale * q_or_1)
     near = abs(s) < 0.25
     s = where(near, s, 0)
     terms = 7 if dtypes.finfo(p.dtype).bits <= 32 else 14
     series = polynomial(s * s, [1 / (2 * k + 3) for k in range(terms)])
-    series = 2 * q_or_1 * (s * s) * (1 + (1 + s) * s * series) / (1 - s)
+    series = q_or_1 * (2 * s * s) * (1 + (1 + s) * s * series) / (1 - s)
     out = where(both, where(near, series, out), where(zero, q, np.inf))
     return where((p != p) | (q != q), np.nan, out)
 

@@ -477,7 +477,7 @@ def betainc(a: ArrayLike, b: ArrayLike, x: ArrayLike) -> Array:
     """Elementwise regularized incomplete beta function.
 
     Args:
-      a, b: real arrays, positive.
+      a, b: real arrays, not negative; the result is NaN where both are 0 or both infinite.
       x: real array, with values from 0 to 1: the upper limit of integration.
 
     >>> jax.scipy.special.betainc(1.0, 1.0, 0.5)

@@ -71,10 +71,9 @@ def _expi(x):
     small = x <= 6
     y = where(small & (x > 0), x, 1)
     low = _near_zero(EI_SMALL, _EI_ZERO, y)
-    z = where(x > 6, x, 6)
+    z = where(x > 6, where(x > 800, 800, x), 6)  # At 800 the result is infinite.
     half = lax.exp(0.5 * z)
     high = half * (half * (piecewise(EI_LARGE, 1 / z) / z))
-    high = where(x == np.inf, np.inf, high)
     out = where(x < 0, negative, where(small, low, high))
     return where(x == 0, -np.inf, where(x == x, out, np.nan))
 

@@ -64,7 +64,12 @@ def logpdf(x: ArrayLike, b: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1)
     """
     z = standardized(x, loc, scale)
     y, b = _inside(z), _positive(b)
-    out = where(z < 1, -np.inf, lax.log(b) - (b + 1) * lax.log(y))
+    finite = where(b == np.inf, 1, b)
+    out = lax.log(finite) - (finite + 1) * lax.log(y)
+    out = where(
+        b == np.inf, where(z == 1, np.inf, lax.full_like(z, -np.inf)), out
+    )  # All mass is at 1.
+    out = where(z < 1, -np.inf, where(z == z, out, np.nan))
     return log_per_scale(_defined(out, b), scale)
 
 
@@ -87,7 +92,8 @@ def pdf(x: ArrayLike, b: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) ->
     z = standardized(x, loc, scale)
     y, b = _inside(z), _positive(b)
     # The sum b + 1 would be rounded.
-    return _defined(where(z < 1, 0, b * lax.pow(y, -b) / y), b) / scale
+    out = where((z < 1) | ((z > 1) & (b == np.inf)), 0, b * lax.pow(y, -b) / y)
+    return _defined(out, b) / scale
 
 
 @elementwise("pareto")
