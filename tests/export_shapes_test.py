@@ -441,6 +441,24 @@ def test_division_by_sizes_that_turn_out_to_be_zero():
     assert exported.call(np.ones(1, np.float32))[0] == 0
 
 
+def test_division_of_integers_by_zero():
+    """The compiler would end the process where it knows the numbers once it has refined shapes."""
+    div, rem = jax.lax.div, jax.lax.rem
+    (n,) = symbolic_shape("n")
+
+    def f(x):
+        zero = jnp.asarray(x.shape[0] - 1)
+        return [
+            div(7, zero), rem(7, zero), div(7, zero + 2), rem(np.uint8(7), zero.astype(np.uint8)),
+            div(np.array([7, 8]), jnp.stack([zero, zero + 3])), rem(np.array([7, 8]), np.array([0, 3])),
+        ]  # fmt: skip
+
+    exported = export.export(jax.jit(f))(jax.ShapeDtypeStruct((n,), np.float32))
+    results = jax.jit(lambda x: [*exported.call(x), div(7, jnp.asarray(x.size - 1))])(np.ones(1))
+    for got, want in zip(results, [-1, 7, 3, 7, [-1, 2], [7, 2], -1], strict=True):
+        np.testing.assert_array_equal(got, want)
+
+
 def test_rolls_of_no_elements():
     (n,) = symbolic_shape("n")
     f = jax.jit(lambda x: (jnp.fft.fftshift(x[1:]), jnp.roll(x[1:], jnp.int32(x.shape[0]))))

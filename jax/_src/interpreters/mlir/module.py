@@ -22,6 +22,7 @@ from jax._src.interpreters.mlir.context import (
     make_ir_context,
 )
 from jax._src.interpreters.mlir.functions import lower_function
+from jax._src.interpreters.mlir.ops import compare_hlo
 from jax._src.interpreters.mlir.shardings import get_mem_kind
 from jax._src.interpreters.mlir.signatures import ArgSpecs, ResultSpecs
 from jax._src.layout import AutoLayout
@@ -494,6 +495,7 @@ def refine_polymorphic_shapes(module: object) -> Any:
     Raises:
       ValueError: if an assertion about shapes does not hold, or shapes remain unknown.
     """
+    module = _with_checked_divisors(module)
     try:
         refined = _refined(module, validate_static_shapes=True)
     except JaxRuntimeError as err:
@@ -512,6 +514,69 @@ def refine_polymorphic_shapes(module: object) -> Any:
 
 
 _SHAPES_DO_NOT_MATCH = "Input shapes do not match"
+
+
+def _with_checked_divisors(module: object) -> Any:
+    """The module, with a choice instead of each division of integers whose divisor may be zero.
+
+    The compiler computes known numbers while it refines shapes. It ends the process where it divides
+    integers by zero then, though programs may do so: the quotient is -1, the remainder the dividend.
+    """
+    data = module_to_bytecode(module)
+    if b"divide" not in data and b"remainder" not in data:
+        return module
+    with make_ir_context(), ir.Location.unknown():
+        copy = ir.Module.parse(data)
+        found: list[Any] = []
+
+        def visit(op: Any) -> Any:
+            if op.name in ("stablehlo.divide", "stablehlo.remainder") and _may_divide_by_zero(op):
+                found.append(op)
+            return ir.WalkResult.ADVANCE
+
+        copy.operation.walk(visit)
+        for op in found:
+            _check_divisor(op)
+        return copy if found else module
+
+
+def _may_divide_by_zero(op: Any) -> bool:
+    divisor = op.operands[1]
+    if not isinstance(ir.RankedTensorType(divisor.type).element_type, ir.IntegerType):
+        return False
+    owner = divisor.owner
+    if isinstance(owner, ir.Block) or owner.name != "stablehlo.constant":
+        return True
+    value = owner.attributes["value"]
+    if not isinstance(value, ir.DenseIntElementsAttr):
+        return True
+    return not value.get_splat_value().value if value.is_splat else not all(value)
+
+
+def _check_divisor(op: Any) -> None:
+    x, y = op.operands
+    shaped = ir.RankedTensorType(y.type)
+    with ir.InsertionPoint(op):
+        if shaped.shape:  # of any size: there are no constants of its shape
+            zero = hlo.subtract(y, y)
+            is_zero = compare_hlo(y, zero, "EQ")
+            one = hlo.convert(y.type, is_zero)
+        else:  # perhaps part of a shape, which the compiler computes if its parts are of few kinds
+            zero, one = (
+                hlo.constant(
+                    ir.DenseElementsAttr.get_splat(
+                        shaped, ir.IntegerAttr.get(shaped.element_type, n)
+                    )
+                )
+                for n in (0, 1)
+            )
+            is_zero = compare_hlo(y, zero, "EQ")
+        op.operands[1] = hlo.select(is_zero, one, y)
+    with ir.InsertionPoint.after(op):
+        result = op.results[0]
+        other = hlo.subtract(zero, one) if op.name == "stablehlo.divide" else x
+        checked = hlo.select(is_zero, other, result)
+        result.replace_all_uses_except(checked, checked.owner.operation)
 
 
 def _refined(module: object, *, validate_static_shapes: bool) -> bytes:
