@@ -340,7 +340,7 @@ MODULES = {
     "lax/special/error_tables.py": (
         "the scaled complementary error function", "ERFCX ERFCX_SINGLE",
     ),
-    "scipy/special/normal_tables.py": (
+    "lax/special/normal_tables.py": (
         "the quantile function of the normal distribution", "NDTRI_CENTRAL NDTRI_TAIL NDTRI_RATIO ERFINV_RATIO",
     ),
     "scipy/special/error_tables.py": (

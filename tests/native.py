@@ -66,6 +66,7 @@ def extension() -> types.ModuleType:
         "jaxlib_ext_threefry_bits": jax.ffi.pycapsule(kernels.JaxlibExtThreefryBits),
         "jaxlib_ext_threefry_bits_of_floats": jax.ffi.pycapsule(kernels.JaxlibExtThreefryBits),
         "jaxlib_ext_scatter_add": jax.ffi.pycapsule(kernels.JaxlibExtScatterAdd),
+        "jaxlib_ext_erf_inv": jax.ffi.pycapsule(kernels.JaxlibExtErfInv),
         "jaxlib_ext_search_sorted": jax.ffi.pycapsule(kernels.JaxlibExtSearchSorted),
     }
     module.vector_target = lambda: "none"
@@ -93,7 +94,9 @@ def extension_in_use() -> Iterator[None]:
 
 def _kernels_library() -> pathlib.Path:
     folder = ROOT / "jaxlib" / "kernels"
-    sources = [s for s in sorted(folder.glob("*.cc")) if s.name != "vector_sort.cc"]
+    # Highway, of which there is none outside of Bazel, is what the others of these are without.
+    with_highway = {s.name.replace("_portable", "") for s in folder.glob("*_portable.cc")}
+    sources = [s for s in sorted(folder.glob("*.cc")) if s.name not in with_highway]
     flags = ("-std=c++20", "-O1")  # with -O3 it takes twice the time, and Bazel's is tested too
     settings = f"{compiler()} {flags} {jax.ffi.include_dir()} {sys.platform}"
     digest = hashlib.sha256(settings.encode())

@@ -6,6 +6,7 @@ import pytest
 
 import jax
 import jax.numpy as jnp
+import jax.scipy.special
 from jax import lax
 from jax._src import config
 from jax.sharding import AxisType, NamedSharding, PartitionSpec as P
@@ -323,3 +324,29 @@ def test_scatter_add_in_place_of_a_loop():
 
     (last, before), x = assert_same(f, np.zeros(7, np.float32), target="jaxlib_ext_scatter_add")
     assert x.sum() == 0 and before[0].sum() == 0 and last.sum() == 1800
+
+
+def test_inverse_error_function():
+    x = np.random.default_rng(0).uniform(-1, 1, (50, 100)).astype(np.float32)
+    x[0, :8] = 0, -0.0, 1, -1, 2, -np.inf, np.nan, 0.875
+    x[1] = 1 - np.float32(2) ** -np.linspace(1, 24, 100, dtype=np.float32)
+    erfinv = jax.scipy.special.erfinv
+    ours, expected = both(erfinv, x, target="jaxlib_ext_erf_inv")
+    np.testing.assert_array_max_ulp(ours, expected, 8)
+    np.testing.assert_array_equal(np.signbit(ours[:, 7:]), np.signbit(x[:, 7:]))
+    # The derivatives are of the kernel's results, also of rows and under other transformations.
+    grad = lambda x: jax.vmap(jax.grad(lambda row: erfinv(row).sum()))(x)
+    ours, expected = both(grad, x, target="jaxlib_ext_erf_inv")
+    np.testing.assert_allclose(ours, expected, rtol=2e-5)
+    with config.enable_x64(True):
+        for other in (x.astype(np.float64), x[:, :10]):
+            assert "jaxlib_ext_erf_inv" not in jax.jit(erfinv).lower(other).as_text()
+
+
+def test_inverse_error_function_on_several_devices():
+    mesh = jax.make_mesh((8,), ("x",), axis_types=(AxisType.Explicit,))
+    x = np.linspace(-1, 1, 1 << 13, dtype=np.float32)
+    placed = jax.device_put(x, NamedSharding(mesh, P("x")))
+    out = jax.jit(jax.scipy.special.erfinv)(placed)
+    assert out.sharding == placed.sharding
+    np.testing.assert_array_max_ulp(np.asarray(out), np.asarray(jax.scipy.special.erfinv(x)), 8)

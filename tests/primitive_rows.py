@@ -504,6 +504,7 @@ WITHOUT_ROW = {
         "are for GPUs: cudnn_attention_test.py",
     ),
     "block_scaled_dot_call": "is for GPUs: scaled_matmul_test.py",
+    "erfinv": "is of scipy.special: scipy_special_test.py, numeric_kernels_test.py",
     "positive_beta": "takes positive numbers only: the beta function in scipy_special_test.py, special_accuracy_test.py",
     "bisect": "has static parameters of searchsorted: numpy_sorting_test.py, numeric_kernels_test.py",
     "threefry_bits": "takes words of keys: random_test.py, numeric_kernels_test.py",

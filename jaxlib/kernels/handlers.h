@@ -41,6 +41,9 @@ extern "C" XLA_FFI_Error* JaxlibExtScatterAdd(XLA_FFI_CallFrame* call_frame);
 // not zero for the places after equal elements.
 extern "C" XLA_FFI_Error* JaxlibExtSearchSorted(XLA_FFI_CallFrame* call_frame);
 
+// The inverse of the error function, of F32.
+extern "C" XLA_FFI_Error* JaxlibExtErfInv(XLA_FFI_CallFrame* call_frame);
+
 // The product of a sparse matrix in CSR format, given by elements, column indices and starts of rows, and a
 // dense vector or matrix. Attribute: `transpose` (int64), not zero to transpose the sparse matrix.
 extern "C" XLA_FFI_Error* JaxlibExtCsrProduct(XLA_FFI_CallFrame* call_frame);

@@ -7,6 +7,7 @@
 #include <string>
 
 #include "jaxlib/kernels/cumulative.h"
+#include "jaxlib/kernels/erf_inv.h"
 #include "jaxlib/kernels/handler_support.h"
 #include "jaxlib/kernels/handlers.h"
 #include "jaxlib/kernels/lanes.h"
@@ -150,6 +151,16 @@ void CheckedSearchSorted(ffi::ThreadPool& pool, const ffi::AnyBuffer& sorted,
                Elements(values), static_cast<int32_t*>(places->untyped_data()));
 }
 
+void CheckedErfInv(ffi::ThreadPool& pool, const ffi::AnyBuffer& in, ffi::Result<ffi::AnyBuffer>& out) {
+  if (in.element_type() != ffi::F32 || !SameType(in, *out) || !AreSizes(in.dimensions())) {
+    throw InvalidCall("operand and result must be arrays of F32 of one shape, got " + ToString(in) + " and " +
+                      ToString(*out));
+  }
+  PoolRunner runner(pool);
+  ErfInv(runner, static_cast<const float*>(in.untyped_data()), Elements(in),
+         static_cast<float*>(out->untyped_data()));
+}
+
 }  // namespace
 }  // namespace jaxlib_ext
 
@@ -171,3 +182,7 @@ XLA_FFI_DEFINE_HANDLER_SYMBOL(JaxlibExtScatterAdd,
 XLA_FFI_DEFINE_HANDLER_SYMBOL(JaxlibExtSearchSorted,
                               jaxlib_ext::Guarded("search_sorted", jaxlib_ext::CheckedSearchSorted),
                               jaxlib_ext::Bind<2>().Attr<int64_t>("right"));
+
+XLA_FFI_DEFINE_HANDLER_SYMBOL(JaxlibExtErfInv,
+                              jaxlib_ext::Guarded("erf_inv", jaxlib_ext::CheckedErfInv),
+                              jaxlib_ext::Bind<1>());

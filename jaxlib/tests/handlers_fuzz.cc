@@ -266,7 +266,7 @@ void RunNumeric(Input& input, XLA_FFI_Handler* handler, std::vector<Array> opera
 }
 
 void FuzzNumeric(Input& input) {
-  const size_t kernel = input.Below(4);
+  const size_t kernel = input.Below(5);
   const XLA_FFI_DataType type = DrawType(input);
   const std::vector<int64_t> shape = DrawShape(input);
   const auto draw = [&](XLA_FFI_DataType of, const std::vector<int64_t>& as) {
@@ -283,6 +283,9 @@ void FuzzNumeric(Input& input) {
   } else if (kernel == 2) {
     RunNumeric(input, JaxlibExtSearchSorted, {draw(type, {size()}), draw(type, shape)},
                draw(XLA_FFI_DataType_S32, shape), {"right"});
+  } else if (kernel == 3) {
+    const XLA_FFI_DataType mostly = input.Rarely() ? type : XLA_FFI_DataType_F32;
+    RunNumeric(input, JaxlibExtErfInv, {draw(mostly, shape)}, draw(mostly, shape), {});
   } else {
     const int64_t rows = size();
     const int64_t updates = input.Below(8) == 5 ? 20000 : size();

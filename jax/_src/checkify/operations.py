@@ -20,7 +20,7 @@ from jax._src.lax.linalg.cholesky import cholesky_p
 from jax._src.lax.linalg.triangular import triangular_solve_p
 from jax._src.lax.parallel.sums import psum_p
 from jax._src.lax.slicing import bounds, gathers, scatters, slices
-from jax._src.lax.special import basic, beta, incomplete
+from jax._src.lax.special import basic, beta, incomplete, quantiles
 
 
 def any_true(x: Any) -> Any:
@@ -109,6 +109,7 @@ for _primitive in (
     *(basic.lgamma_p, basic.digamma_p, basic.polygamma_p, basic.zeta_p, basic.erf_inv_p),
     *(basic.bessel_i0e_p, basic.bessel_i1e_p, incomplete.igamma_p, incomplete.igammac_p),
     *(incomplete.igamma_grad_a_p, incomplete.regularized_incomplete_beta_p, beta.positive_beta_p),
+    quantiles.erfinv_p,
 ):
     _primitive.error_check = floating
 for _primitive in (

@@ -323,7 +323,7 @@ _NAMES: tuple[tuple[RooflineRule, str], ...] = (
         """acosh add_any after_all approx_top_k argmax argmin asinh atan2 atanh axis_index
         bitcast_convert_type broadcast_in_dim cholesky cholesky_update clamp clz complex concatenate
         cond convert_element_type copy create_token custom_linear_solve debug_print device_put
-        dynamic_slice dynamic_update_slice eig eigh empty empty2 eq_to exp2 fft geqp3 geqrf hessenberg
+        dynamic_slice dynamic_update_slice eig eigh empty empty2 eq_to erfinv exp2 fft geqp3 geqrf hessenberg
         householder_product igamma igamma_grad_a igammac iota le_to lt_to lu lu_pivots_to_permutation
         mulhi name nextafter optimization_barrier ormqr pad platform_index polygamma population_count
         positive_beta pow pvary qr ragged_dot_general random_bits random_clone random_fold_in random_gamma

@@ -12,10 +12,11 @@ from jax._src.basearray import Array
 from jax._src.custom_derivatives import custom_jvp
 from jax._src.jit.library import nested_jit
 from jax._src.lax import lax, special
+from jax._src.lax.special import quantiles
 from jax._src.lax.special.doubled import split, two_difference, two_product
-from jax._src.lax.special.expansions import accurate_log1p, log2_single
+from jax._src.lax.special.expansions import accurate_log1p
 from jax._src.lax.special.normal import erfcx_positive, exp_minus_square
-from jax._src.lax.special.polynomials import even_odd, piecewise
+from jax._src.lax.special.polynomials import piecewise
 from jax._src.numpy.array_constructors import asarray
 from jax._src.numpy.util import check_arraylike
 from jax._src.scipy.special.common import (
@@ -34,12 +35,6 @@ from jax._src.scipy.special.error_tables import (
     FRESNEL_F,
     FRESNEL_G,
     FRESNEL_S,
-)
-from jax._src.scipy.special.normal_tables import (
-    ERFINV_RATIO,
-    NDTRI_CENTRAL,
-    NDTRI_RATIO,
-    NDTRI_TAIL,
 )
 from jax._src.typing import ArrayLike
 
@@ -336,50 +331,8 @@ def ndtr(x: ArrayLike) -> Array:
     return _ndtr_fun(only_single_or_double("ndtr", asarray(x)))
 
 
-def _ratio(table, product):
-    """Returns a quotient of polynomials in -log2(product), of float32."""
-    above, below = table
-    u = -log2_single(product)
-    return even_odd(u, above) / even_odd(u, below)
-
-
-def _quantile(distance, tail):
-    """The quantile of p of the normal distribution, given p - 1/2 and the smaller of p and 1 - p, of float64."""
-    central = abs(distance) <= 0.375
-    middle = where(central, distance, 0)
-    out = piecewise(NDTRI_CENTRAL, middle * middle) * middle
-    least = where(central, 0.125, tail)
-    inside = least > 0
-    r = lax.sqrt(-2 * lax.log(where(inside, least, 0.125)))
-    far = where(inside, piecewise(NDTRI_TAIL, r) * r, np.inf)
-    return where(central, out, where(distance < 0, -far, far))
-
-
-def _ndtri(p):
-    if p.dtype == np.float32:
-        product = 4 * p * (1 - p)
-        out = _ratio(NDTRI_RATIO, where(product > 0, product, 1)) * (p - 0.5)
-        out = where(product > 0, out, (p - 0.5) * np.inf)
-    else:
-        out = _quantile(p - 0.5, where(p < 0.5, p, 1 - p))
-    return where((p >= 0) & (p <= 1), out, np.nan)
-
-
-_ndtri.__name__ = "ndtri"
-_ndtri_fun = elementwise(_ndtri, lambda out, p: _SQRT_2PI * lax.exp(0.5 * lax.square(out)))
-
-
-def _erfinv(x):
-    if x.dtype == np.float32:
-        product = (1 - x) * (1 + x)
-        at_end = where(product == 0, lax.full_like(x, np.inf), np.nan)
-        return x * where(product > 0, _ratio(ERFINV_RATIO, product), at_end)
-    out = math.sqrt(0.5) * _quantile(0.5 * x, 0.5 - 0.5 * abs(x))
-    return where(abs(x) <= 1, out, np.nan)
-
-
-_erfinv.__name__ = "erfinv"
-_erfinv_fun = elementwise(_erfinv, lambda out, x: _SQRT_PI / 2 * lax.exp(lax.square(out)))
+_ndtri_fun = elementwise(quantiles.ndtri, lambda out, p: _SQRT_2PI * lax.exp(0.5 * lax.square(out)))
+_erfinv_fun = elementwise(quantiles.erfinv, lambda out, x: _SQRT_PI / 2 * lax.exp(lax.square(out)))
 
 
 @export
