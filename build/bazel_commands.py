@@ -81,12 +81,12 @@ def build(arguments: list[str]) -> int:
     bazel, variables = find_bazel(options.bazel_path, options.python_version)
     bazel += options.bazel_startup_options
     settings = [f"--config={name}" for name in options.config] + options.bazel_options
-    settings += _python_settings(bazel, variables)
+    settings += python_settings(bazel, variables)
     if status := call([*bazel, "build", *settings, *targets], variables, ROOT):
         return status
     query = ["cquery", *settings, "--output=files", "--ui_event_filters=-info", "--noshow_progress"]
-    files = _output([*bazel, *query, " + ".join(targets)], variables).splitlines()
-    (base,) = _output([*bazel, "info", *settings, "execution_root"], variables).splitlines()
+    files = output_of([*bazel, *query, " + ".join(targets)], variables).splitlines()
+    (base,) = output_of([*bazel, "info", *settings, "execution_root"], variables).splitlines()
     for file in files:
         made = output / Path(file).name
         # Bazel's files are read-only, and so are copies of them: remove an old copy first.
@@ -109,7 +109,7 @@ def bazel(arguments: list[str]) -> int:
     command, variables = find_bazel(path, version)
     first = next((i for i, a in enumerate(arguments) if not a.startswith("-")), len(arguments)) + 1
     if arguments[first - 1 : first] not in (["version"], ["shutdown"], ["help"], ["clean"], []):
-        arguments = [*arguments[:first], *_python_settings(command, variables), *arguments[first:]]
+        arguments = [*arguments[:first], *python_settings(command, variables), *arguments[first:]]
     sys.stdout.flush()
     return call([*command, *arguments], variables)
 
@@ -218,12 +218,12 @@ def find_python(version: str | None) -> str:
         raise SetupError(
             f"there is no python{version} on PATH, and --python_version={version} needs one"
         )
-    return _output(
+    return output_of(
         [file, "-c", "import os, sys; print(os.path.realpath(sys._base_executable))"]
     ).strip()
 
 
-def _python_settings(bazel: list[str], variables: dict[str, str]) -> list[str]:
+def python_settings(bazel: list[str], variables: dict[str, str]) -> list[str]:
     if bazel[0] == str(OFFLINE) or variables["JAX_BAZEL_PYTHON_VERSION"] == HERMETIC_PYTHON:
         return []
     return ["--config=local_python"]
@@ -258,11 +258,14 @@ def _no_offline_root() -> str | None:
     return None
 
 
-def _output(command: list[str], variables: dict[str, str] | None = None) -> str:
+def output_of(
+    command: list[str], variables: dict[str, str] | None = None, partial: bool = False
+) -> str:
+    """What a command prints; with `partial` also if it says, as `--keep_going` does, that it has left something out."""
     result = subprocess.run(
         command, stdout=subprocess.PIPE, text=True, env=variables, cwd=ROOT, check=False
     )
-    if result.returncode:
+    if result.returncode and not (partial and result.returncode == 3):
         raise SetupError(f"{' '.join(command[:3])} ... failed with exit status {result.returncode}")
     return result.stdout
 

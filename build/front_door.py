@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+from affected import affected
 from bazel_commands import bazel, build, requirements_update
 from environment import (
     Environment,
@@ -41,6 +42,7 @@ usage: python3 build/build.py COMMAND [ARGS]
   oracle --libraries ...    the same with published libraries, for tests/libraries/*_scenarios.py
   build --wheels=...   build wheels with Bazel (build --help)
   bazel ARGS           run Bazel: bazel test //tests:cpu_tests; --bazel_path=, --python_version= first
+  affected [ARGS]      run the tests that a change can affect, by Bazel's graph (affected --help)
   requirements_update  resolve the pinned requirements anew
 
 The first call makes .venv (and .oracle, .aot or .libraries where a command needs it) from
@@ -148,6 +150,7 @@ COMMANDS: dict[str, Callable[[list[str]], int]] = {
     "oracle": oracle,
     "build": build,
     "bazel": bazel,
+    "affected": affected,
     "requirements_update": requirements_update,
 }
 

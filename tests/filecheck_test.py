@@ -8,7 +8,14 @@ from pathlib import Path
 import pytest
 
 FOLDER = Path(__file__).parent / "filecheck"
-LIT = [sys.executable, "-c", "from lit.main import main; main()", "-v", "-j1", "--skip-test-time-recording"]
+LIT = [
+    sys.executable,
+    "-c",
+    "from lit.main import main; main()",
+    "-v",
+    "-j1",
+    "--skip-test-time-recording",
+]
 
 
 def run(*arguments):
