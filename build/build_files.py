@@ -44,6 +44,8 @@ DISTRIBUTIONS = {
     "sklearn": "scikit-learn",
 }
 # Packages that `jax` uses if they are installed. Targets that need them list them explicitly.
+# Parts of jax._src for tests, which use the public API.
+TEST_UTILITIES = ("test_util", "public_test_util", "internal_test_util")
 OPTIONAL = {
     "jaxlib_ext",
     "libtpu",
@@ -322,7 +324,7 @@ def check_layers(root: Path, depends: dict[str, set[str]]) -> None:
         unit = name.split(".")[2]
         for other in sorted(others):
             if other.split(".")[:2] != ["jax", "_src"]:
-                if unit not in ("test_util", "public_test_util") and other != "jax.version":
+                if unit not in TEST_UTILITIES and other != "jax.version":
                     raise BuildError(
                         f"{name} depends on the public {other}: use what is under jax/_src"
                     )
@@ -488,7 +490,7 @@ def _test_dependencies(path: Path, owner: dict[str, Target], own: dict[str, str]
                 inner = inner.rpartition(".")[0]
             # Like a user's program, a test depends on all of jax, and on test utilities explicitly.
             yield "//jax:everything"
-            if owner[inner].name.split(".")[-1] in ("test_util", "public_test_util"):
+            if owner[inner].name.split(".")[-1] in TEST_UTILITIES:
                 yield owner[inner].label
         elif first in own:
             yield own[first]

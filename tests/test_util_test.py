@@ -1,5 +1,6 @@
 """The vocabulary of tests itself: counters, references, environment."""
 
+import dataclasses
 import os
 import subprocess
 import sys
@@ -12,7 +13,15 @@ import pytest
 
 import jax
 import jax.numpy as jnp
-from jax._src import test_util as jtu, test_warning_util
+from jax import export, lax
+from jax._src import lax_reference, test_util as jtu, test_warning_util
+from jax._src.internal_test_util import (
+    export_back_compat_test_util,
+    lax_test_util,
+    test_harnesses,
+)
+from jax._src.interpreters import mlir
+from jax._src.lib import _jax
 
 
 def test_counters():
@@ -360,3 +369,125 @@ def test_bits_that_agree():
     reference, value = agreed(None, exact, reference, value)
     np.testing.assert_array_equal(reference, np.float32([0.5, 0.5, 0.78125, 0, 0, 1]))
     np.testing.assert_allclose(value, np.float32([0.55, 0.75, 0.796875, 0, 0.5, 2]), rtol=1e-6)
+
+
+# Modules for suites of vendors
+
+
+def test_reference_of_lax():
+    """NumPy's lax has the results of lax."""
+    rng = np.random.RandomState(0)
+    records = [r for r in lax_test_util.lax_ops() if r.op != "erf_inv"][::3]
+    inputs = [[r.rng_factory(rng)((2, 3), r.dtypes[-1]) for _ in range(r.nargs)] for r in records]
+    ops = [getattr(lax, r.op) for r in records]
+    found = jax.jit(lambda inputs: [op(*args) for op, args in zip(ops, inputs)])(inputs)
+    for record, result, args in zip(records, found, inputs):
+        with np.errstate(all="ignore"):
+            want = getattr(lax_reference, record.op)(*args)
+        assert result.dtype == want.dtype, record.op
+        np.testing.assert_allclose(result, want, rtol=2e-5, atol=1e-5, err_msg=record.op)
+    x, k = rng.randn(2, 8, 9, 3).astype(np.float32), rng.randn(3, 2, 3, 4).astype(np.float32)
+    layout = ("NHWC", "HWIO", "NHWC")
+    for padding in ("SAME", "VALID", [(1, -1), (2, 0)]):
+        for dilations in ((None, None), ((2, 1), (1, 2))):
+            args = (x, k, (2, 1), padding, *dilations)
+            if isinstance(padding, str) and dilations[0]:
+                continue  # lax does not combine them
+            want = lax_reference.conv_general_dilated(*args, layout)
+            found = lax.conv_general_dilated(*args, layout)
+            np.testing.assert_allclose(found, want, rtol=1e-4, atol=1e-4)
+    config = [(1, -1, 2), (-2, 0, 0), (0, 1, 1), (0, 0, 0)]
+    np.testing.assert_array_equal(
+        lax.pad(x, np.float32(7), config), lax_reference.pad(x, np.float32(7), config)
+    )
+    window = (x, np.float32(0), (1, 2, 3, 1), (1, 2, 1, 1), "SAME")
+    summed = lax_reference.reduce_window(*window[:2], np.add, *window[2:], None)
+    found = lax.reduce_window(*window[:2], lax.add, *window[2:])
+    np.testing.assert_allclose(found, summed, rtol=1e-4, atol=1e-5)
+    for found, want in zip(lax.top_k(x[0, 0], 2), lax_reference.top_k(x[0, 0], 2)):
+        np.testing.assert_array_equal(found, want)
+    bits = lax_reference.bitcast_convert_type(np.arange(4, dtype=np.uint16), jnp.uint4)
+    np.testing.assert_array_equal(
+        bits, lax.bitcast_convert_type(np.arange(4, dtype=np.uint16), jnp.uint4)
+    )
+
+
+def test_batches_of_cases():
+    bdims = list(lax_test_util.all_bdims((2, 3), (4,)))
+    assert bdims[0] == (None, 0) and (None, None) not in bdims and len(bdims) == 11
+    assert lax_test_util.add_bdim(5, 1, (2, 3)) == (2, 5, 3)
+    x = np.arange(6).reshape(2, 3)
+    first, second = lax_test_util.args_slicer((x, x), (1, None))(2)
+    assert first.tolist() == [2, 5] and second is x
+
+
+def test_what_harnesses_are_made_of():
+    tpu = test_harnesses.Limitation("not there", devices="tpu", dtypes=[np.float32])
+    harness = test_harnesses.Harness(
+        "sin",
+        "x=(1, 2)",
+        lambda *args: args,
+        [
+            1.5,
+            test_harnesses.StaticArg("axis"),
+            test_harnesses.RandArg((3,), np.float32),
+            test_harnesses.CustomArg(lambda rng: rng.randint(9)),
+        ],
+        dtype=np.float32,
+        jax_unimplemented=[tpu],
+        axis=0,
+    )
+    assert str(harness) == "sin_x_1_2_" and harness.params == {"axis": 0}
+    number, static, array, custom = harness.args_maker(np.random.RandomState(0))
+    assert (number, static, custom) == (1.5, "axis", 3) and array.shape == (3,)
+    assert harness.dyn_fun(1, 2, 3) == (1, "axis", 2, 3)
+    with pytest.raises(ValueError, match="3 arguments"):
+        harness.dyn_fun(1)
+    assert harness.filter("cpu") and not harness.filter("tpu")
+    assert harness.filter("tpu", include_jax_unimpl=True, one_containing="x_1")
+
+    class Cases(jtu.JaxTestCase):
+        @test_harnesses.parameterized([harness])
+        def test_it(self, harness):
+            pass
+
+    assert hasattr(Cases, "test_it_sin_x_1_2_")
+    assert test_harnesses.dtypes_to_str([np.complex64, np.complex128, np.int8]) == "complex, int8"
+
+
+def test_programs_exported_earlier():
+    """A program in the form of 2024, which is not that of programs exported now."""
+
+    def f(x):
+        return jnp.sin(x) * 2
+
+    x = np.arange(3, dtype=np.float32)
+    exported = export.export(jax.jit(f), platforms=("cpu",))(x)
+    with mlir.make_ir_context():
+        module = exported.mlir_module(serialized=False)
+        old = _jax.mlir.serialize_portable_artifact(mlir.module_to_bytecode(module), "0.9.0")
+    assert old.startswith(b"ML\xefR\x01StableHLO_v0.9.0")
+
+    def stored_program_runs(self):
+        data = self.load_testdata(
+            dict(
+                dataclasses.asdict(self.starter_data([x])),
+                expected_outputs=[np.sin(x) * 2],
+                mlir_module_serialized=old,
+                xla_call_module_version=9,
+            )
+        )
+        [nested] = self.load_testdata_nested({"a": [dataclasses.asdict(data)]})
+        self.run_one_test(f, nested)
+        with self.assertRaisesRegex(AssertionError, "tolerance"):
+            self.run_one_test(jnp.cos, data)
+        with self.assertRaisesRegex(AssertionError, "no stored program"):
+            self.run_one_test(f, self.starter_data([x]))
+        with self.assertRaisesRegex(NotImplementedError, "testdata_version 0"):
+            self.load_testdata({"testdata_version": 0})
+
+    base = (export_back_compat_test_util.CompatTestBase,)
+    case = type("Case", base, {"test_it": stored_program_runs})("test_it")
+    result = unittest.TestResult()
+    case.run(result)
+    assert result.wasSuccessful(), result.failures + result.errors
