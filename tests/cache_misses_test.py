@@ -125,6 +125,16 @@ def test_static_arguments():
     assert miss.changes[0].new == "Settings(rate=0.2)" and "each value" in miss.remedy
     assert "__eq__ and __hash__" in static(Opaque(), Opaque()).remedy
     assert "the same function for n" in static(lambda: 0, lambda: 0).remedy
+    g = jax.jit(lambda x, y=None, *, n=1, mode="a": x, static_argnames=("n", "mode"))
+    calls = lambda: g(X), lambda: g(X, X)
+    for last, change in (
+        (lambda: g(X, n=2), ("static argument", "n", "1", "2")),
+        (lambda: g(X, mode="b"), ("static argument", "mode", "'a'", "'b'")),
+        (lambda: g(X, n=1), ("call", "static arguments", "[]", "[1]")),
+        (lambda: g(x=X), ("call", "positional arguments", "1", "0")),
+    ):
+        jax.clear_caches()
+        assert explained(*calls, last).changes[0][:4] == change
     g = jax.jit(lambda x, *, mode: x, static_argnames="mode")
     miss = explained(lambda: g(X, mode="a"), lambda: g(X, mode="b"))
     assert miss.changes[0][:4] == ("static argument", "mode", "'a'", "'b'")

@@ -76,8 +76,10 @@ def key_changes(
         changes = _option_changes(options, old_options)
         return (5, len(changes)), changes
     if signature != old_signature:
-        changes = _signature_changes(fun, signature, old_signature, options.static_argnums)
-        return (4, len(changes)), changes
+        distance, changes = _signature_changes(
+            fun, signature, old_signature, options.static_argnums
+        )
+        return (4, distance), changes
     return _differences_of_types(avals, old_avals, context, old_context, arg_names)
 
 
@@ -172,10 +174,12 @@ def context_changes(context: tuple, old: tuple) -> list[Change]:
 
 def _signature_changes(
     fun: Callable, now: Any, before: Any, static_argnums: Sequence[int]
-) -> list[Change]:
+) -> tuple[int, list[Change]]:
+    """In how many arguments two ways of calling differ, and how; static arguments come last."""
     trees, old_trees = now.dynamic_arg_treedefs, before.dynamic_arg_treedefs
     names, old_names = list(now.dynamic_arg_names), list(before.dynamic_arg_names)
     n, n_old = len(trees) - len(names), len(old_trees) - len(old_names)
+    distance = abs(n - n_old) + len({*names} ^ {*old_names})
     changes = []
     if n != n_old:
         changes.append(Change("call", "positional arguments", str(n_old), str(n)))
@@ -188,7 +192,11 @@ def _signature_changes(
         paths = [*positional, *names]
         for path, tree, old in zip(paths, trees, old_trees):
             changes += _tree_changes(path, tree, old)
-    return changes or _static_changes(fun, now, before, static_argnums)
+        distance = len(changes)
+    of_statics = _static_changes(fun, now, before, static_argnums)
+    if not changes and not of_statics:
+        of_statics = [Change("call", "signature", "another one", "this one")]
+    return distance + len(of_statics), changes or of_statics
 
 
 def _list(names: Sequence[str]) -> str:
@@ -215,20 +223,42 @@ def _parameters(
 def _static_changes(
     fun: Callable, now: Any, before: Any, static_argnums: Sequence[int]
 ) -> list[Change]:
-    new, old = list(now.static_args), list(before.static_args)
-    names = [str(name) for name in now.static_arg_names]
-    if len(new) != len(old) or list(now.static_arg_names) != list(before.static_arg_names):
-        return [Change("call", "static arguments", short(old), short(new))]
-    _, positional = _parameters(fun, now, static_argnums)
-    changes = []
-    for value, earlier, name in zip(new, old, [*positional, *names]):
-        if value != earlier:
-            why = ""
-            if type(value) is type(earlier) and type(value).__eq__ is object.__eq__:
-                is_function = isinstance(value, (types.FunctionType, functools.partial))
-                why = "another function object" if is_function else "another object without __eq__"
-            changes.append(Change("static argument", name, short(earlier), short(value), why))
-    return changes or [Change("call", "signature", "another one", "this one")]
+    new, old = (_static_arguments(fun, call, static_argnums) for call in (now, before))
+    if new.keys() != old.keys():
+        defaults = _defaults(fun)
+        new, old = defaults | new, defaults | old
+    changes = [
+        _static_change(name, value, old[name])
+        for name, value in new.items()
+        if name in old and value is not old[name] and value != old[name]
+    ]
+    in_one_way = now.static_arg_names == before.static_arg_names
+    if new.keys() != old.keys() or (not changes and not in_one_way):
+        given, given_before = short([*now.static_args]), short([*before.static_args])
+        changes.append(Change("call", "static arguments", given_before, given))
+    return changes
+
+
+def _static_arguments(fun: Callable, call: Any, static_argnums: Sequence[int]) -> dict[str, Any]:
+    """The static arguments of a call by their names."""
+    _, positional = _parameters(fun, call, static_argnums)
+    return dict(zip([*positional, *map(str, call.static_arg_names)], call.static_args))
+
+
+def _static_change(name: str, value: Any, earlier: Any) -> Change:
+    why = ""
+    if type(value) is type(earlier) and type(value).__eq__ is object.__eq__:
+        is_function = isinstance(value, (types.FunctionType, functools.partial))
+        why = "another function object" if is_function else "another object without __eq__"
+    return Change("static argument", name, short(earlier), short(value), why)
+
+
+def _defaults(fun: Callable) -> dict[str, Any]:
+    try:
+        parameters = inspect.signature(fun).parameters.values()
+    except (TypeError, ValueError):
+        return {}
+    return {p.name: p.default for p in parameters if p.default is not inspect.Parameter.empty}
 
 
 # Differences of programs of one trace
