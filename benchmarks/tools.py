@@ -5,6 +5,9 @@ Like suite.py, this runs on both sides. Where PyPI's jax has no such tool, its s
 
 import itertools
 import logging
+import subprocess
+import sys
+import tempfile
 
 import suite
 from registry import timed
@@ -66,6 +69,13 @@ def view_gradient():
 
 
 # The doctor
+
+
+@timed("tools", "start a process and its devices, without the doctor", mark=1.0)
+def start_process():
+    command = [sys.executable, "-c", "import jax; jax.devices()"]
+    # the current folder may contain a jax
+    return lambda: subprocess.run(command, check=True, cwd=tempfile.gettempdir())
 
 
 @timed("tools", "print_environment_info, with the doctor's checks", mark=None)
