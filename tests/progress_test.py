@@ -189,6 +189,10 @@ def test_the_host_decides_by_time(monkeypatch):
     assert steps == [0, 1, 17, 273, 536, 799]  # at most 16 times as many, then those of 0.1 s
     assert progress.steps_until_next(bar, 0) == 1  # the loop runs again
     progress._last.clear()
+    progress._short.add(bar)  # a loop that was short begins with more steps
+    monkeypatch.setattr(progress.time, "perf_counter", lambda: 0.0)
+    assert progress.steps_until_next(bar, 0) == 16
+    progress._last.clear(), progress._short.clear()
 
 
 def test_bars():

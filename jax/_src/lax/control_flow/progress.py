@@ -288,7 +288,7 @@ def steps_until_next(bar: Bar, step: int) -> int:
     last, then = _last.get(bar, (step, now))
     _last[bar] = step, now
     if step <= last:  # the first report, or the loop runs again
-        return 1
+        return _GROWTH if bar in _short else 1
     done = step - last
     return min(max(int(done * _SECONDS / max(now - then, 1e-9)), 1), _GROWTH * done)
 
