@@ -125,7 +125,7 @@ REDUCTIONS = {
     "sum": lambda x: x.sum(1), "sum_all": lambda x: x.sum(), "mean_batch": lambda x: x.mean(0), "max": lambda x: x.max((1, 2)), "min_batch": lambda x: x.min(0),
     "prod": lambda x: x.prod(2), "var": lambda x: x.var(2), "std": lambda x: x.std(1), "any": lambda x: (x > 1).any(1), "all": lambda x: (x > -1).all(2),
     "argmax": lambda x: x.argmax(2), "argmax_batch": lambda x: x.argmax(0), "argmin": lambda x: x.argmin(1), "argmax_flat": lambda x: x.argmax(),
-    "cumsum": lambda x: x.cumsum(1), "cumsum_batch": lambda x: x.cumsum(0), "cumsum_batch_reverse": lambda x: lax.cumsum(x, axis=0, reverse=True), "cumsum_reverse": lambda x: lax.cumsum(x, axis=2, reverse=True), "cumprod": lambda x: x.cumprod(2),
+    "cumsum": lambda x: x.cumsum(1), "cumsum_batch": lambda x: x.cumsum(0), "associative_scan_batch": lambda x: lax.associative_scan(jnp.multiply, x), "shift_batch": lambda x: [lax.pad(x, 5.0, ((n, m, 0), (0, 0, 0), (0, 0, 0))) for n, m in ((2, -2), (-2, 3), (-9, 9), (2**30, -(2**30)))], "cumsum_batch_reverse": lambda x: lax.cumsum(x, axis=0, reverse=True), "cumsum_reverse": lambda x: lax.cumsum(x, axis=2, reverse=True), "cumprod": lambda x: x.cumprod(2),
     "cummax": lambda x: lax.cummax(x, axis=1), "cummin": lambda x: lax.cummin(x, axis=2, reverse=True), "cumlogsumexp": lambda x: lax.cumlogsumexp(x, axis=1),
     "logsumexp": lambda x: nn.logsumexp(x, axis=1), "norm": lambda x: jnp.linalg.norm(x, axis=2), "ptp": lambda x: jnp.ptp(x, axis=1), "average": lambda x: jnp.average(x, axis=1, weights=jnp.arange(1.0, 4)),
     "count_nonzero": lambda x: jnp.count_nonzero(x > 0, axis=1), "nanmax": lambda x: jnp.nanmax(jnp.where(x > 0, x, jnp.nan), axis=2, initial=-1), "nansum": lambda x: jnp.nansum(jnp.where(x > 0, x, jnp.nan), axis=1),

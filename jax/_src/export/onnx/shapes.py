@@ -153,6 +153,11 @@ def pad(
     for axis, between in enumerate(interior):
         if between:
             x = _pad_between(g, x, fill, axis, between)
+    low, high = list(low), list(high)
+    for axis, size in enumerate(x.shape):
+        if size is None and low[axis] * high[axis] < 0:
+            x = _shift(g, x, fill, axis, low[axis], high[axis])
+            low[axis] = high[axis] = 0
     if any(n > 0 for n in (*low, *high)):
         amounts = [max(0, n) for n in (*low, *high)]
         grown = tuple(
@@ -165,6 +170,24 @@ def pad(
         limits = [n if n < 0 else None for n in high]
         x = g.slice(x, starts, limits, shape=shape)
     return x
+
+
+def _shift(g: Graph, x: Value, fill: Value, axis: int, low: int, high: int) -> Value:
+    """Cuts elements off at one edge of an unknown size, then pads the other: by no more than remains.
+
+    The numbers may be much larger than the size.
+    """
+    remain = g.node("Add", [g.size(x, axis), g.ints([low + high])])
+    amount = g.node("Min", [g.node("Max", [remain, g.ints([0])]), g.ints([max(low, high)])])
+    starts, limits = [0] * x.ndim, [None] * x.ndim
+    if low < 0:
+        starts[axis] = -low
+    else:
+        limits[axis] = high
+    parts: list[str | int] = [0] * (2 * x.ndim)
+    parts[axis if low > 0 else axis + x.ndim] = amount
+    x = g.slice(x, starts, limits, shape=x.shape)
+    return apply_pad(g, x, fill, g.join_sizes(parts), x.shape)
 
 
 def apply_pad(g: Graph, x: Value, fill: Value, amounts: str, shape: Shape) -> Value:
