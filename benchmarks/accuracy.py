@@ -50,6 +50,13 @@ def functions():
     def dirichlet(function):
         return jax.vmap(lambda *args: function(jnp.stack(args[:3]), jnp.stack(args[3:])))
 
+    def multivariate_normal(function):
+        def of_numbers(x, y, mean_x, mean_y, xx, xy, yy):
+            cov = jnp.stack([xx, xy, xy, yy]).reshape(2, 2)
+            return function(jnp.stack([x, y]), jnp.stack([mean_x, mean_y]), cov)
+
+        return jax.vmap(of_numbers)
+
     def multinomial(function):
         return jax.vmap(
             lambda *args: function(jnp.stack(args[:3]), sum(args[:3]), jnp.stack(args[3:]))
@@ -60,6 +67,8 @@ def functions():
         "bessel_jn": lambda x: special.bessel_jn(x, v=4),
         "dirichlet.logpdf": dirichlet(stats.dirichlet.logpdf),
         "dirichlet.pdf": dirichlet(stats.dirichlet.pdf),
+        "multivariate_normal.logpdf": multivariate_normal(stats.multivariate_normal.logpdf),
+        "multivariate_normal.pdf": multivariate_normal(stats.multivariate_normal.pdf),
         "gelu_exact": lambda x: jax.nn.gelu(x, approximate=False),
         "glu": lambda *x: jax.nn.glu(jnp.stack(x), 0)[0],
         "integer_pow": lambda x: jax.lax.integer_pow(x, 7),

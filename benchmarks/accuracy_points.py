@@ -186,6 +186,11 @@ def shaped_distributions():
     x = near(0.05, 0.5, n), near(0.05, 0.45, n)
     x = *x, 1 - x[0].astype(np.float32) - x[1].astype(np.float32)
     yield from each("dirichlet", "logpdf pdf", *x, *[across(0.1, 30, n) for _ in x])
+    # Two numbers, their means, and the covariance of correlated ones
+    means, scales = near(-3, 3, (2, n)), across(0.1, 10, (2, n))
+    x = means + scales * near(-4, 4, (2, n))
+    covariance = scales[0] ** 2, scales[0] * scales[1] * near(-0.9, 0.9, n), scales[1] ** 2
+    yield from each("multivariate_normal", "logpdf pdf", *x, *means, *covariance)
 
 
 def _counts(sampler, a, b):

@@ -369,6 +369,12 @@ def dirichlet_density(*args):
     return out
 
 
+def bivariate_normal_density(x, y, mean_x, mean_y, xx, xy, yy):
+    x, y, determinant = x - mean_x, y - mean_y, xx * yy - xy * xy
+    squares = (yy * x * x - 2 * xy * x * y + xx * y * y) / determinant
+    return mp.exp(-squares / 2) / (2 * mp.pi * mp.sqrt(determinant))
+
+
 # Functions of distributions with parameters of shape
 SHAPED = {
     "beta.pdf": beta_density,
@@ -406,6 +412,7 @@ SHAPED = {
     ),
     "multinomial.pmf": multinomial_mass,
     "dirichlet.pdf": dirichlet_density,
+    "multivariate_normal.pdf": bivariate_normal_density,
 }
 
 

@@ -51,3 +51,11 @@ def test_expm_keeps_single_precision_where_double_is_enabled():
 
 def test_schur_returns_a_list():
     assert jax.tree.structure(linalg.schur(np.eye(2))) == jax.tree.structure([0, 0])
+
+
+def test_empty_matrices():
+    """PyPI's build raises errors for functions of them, and returns zeros as permutations."""
+    assert linalg.sqrtm(np.zeros((2, 0, 0))).shape == (2, 0, 0)
+    assert linalg.funm(np.zeros((0, 0)), jnp.sin).shape == (0, 0)
+    _, _, permutation = linalg.qr(np.zeros((0, 3)), pivoting=True)
+    np.testing.assert_array_equal(permutation, np.arange(3))

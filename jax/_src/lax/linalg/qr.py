@@ -175,6 +175,8 @@ def _qr(x, *, pivoting, full_matrices, use_magma):
     if pivoting:
         a, p, taus = geqp3(x, lax.full((*x.shape[:-2], n), 0, np.int32), use_magma=use_magma)
         p = lax.sub(p, lax.full_like(p, 1))
+        if core.definitely_equal(m, 0):  # LAPACK leaves the permutation as it is.
+            p = lax.broadcasted_iota(np.int32, p.shape, p.ndim - 1)
     else:
         a, taus = geqrf(x)
     if m < n:

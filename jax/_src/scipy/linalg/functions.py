@@ -290,6 +290,8 @@ def _fill_triangle(values, T, entry):
     the diagonal that are not computed yet are zero.
     """
     n = T.shape[-1]
+    if core.definitely_equal(n, 0):
+        return T
     one = lax.broadcast(eye(T.dtype, n), T.shape[:-2])
     F = lax.mul(one, lax.broadcast_in_dim(values, T.shape, (*range(T.ndim - 2), T.ndim - 1)))
 

@@ -38,22 +38,23 @@ def _mass(k, mu):
 
 
 # Coefficients of the powers of 1 / mu in the entropy less log(2 pi e mu) / 2
-_ENTROPY_SERIES = (-1 / 12, -1 / 24, -19 / 360, -9 / 80, -863 / 2520, -1375 / 1008)
+_ENTROPY_SERIES = (
+    *(-1 / 12, -1 / 24, -19 / 360, -9 / 80, -863 / 2520, -1375 / 1008),
+    *(-33953 / 5040, -57281 / 1440, -3250433 / 11880),
+)
 
 
 def _entropy_value(mu):
-    # Up to this mean the sum over all counts, whose probability of zero does not underflow, is accurate.
+    # Up to this mean the sum over all counts is taken, above it the asymptotic series is accurate.
     largest, terms = (20, 80) if mu.dtype == np.float32 else (100, 260)
     by_sum = mu < largest
     mean = where(by_sum & (mu > 0), mu, 1)
 
-    def body(k, carry):
-        mass, log_mass, total = carry
-        count = lax.convert_element_type(k + 1, mu.dtype)
-        ratio = mean / count
-        return mass * ratio, log_mass + lax.log(ratio), total - mass * log_mass
+    def body(k, total):
+        log_mass = log_poisson(0 * mean + lax.convert_element_type(k, mu.dtype), mean)
+        return total - lax.exp(log_mass) * log_mass
 
-    _, _, summed = fori_loop(0, terms, body, (lax.exp(-mean), -mean, lax.full_like(mu, 0)))
+    summed = fori_loop(0, terms, body, lax.full_like(mu, 0))
     large = where(by_sum, largest, mu)
     series = polynomial(1 / large, (0.0, *_ENTROPY_SERIES))
     far = 0.5 * lax.log((2 * math.pi * math.e) * large) + series
