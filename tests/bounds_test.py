@@ -202,3 +202,10 @@ def test_interrupted_wait(monkeypatch):
         with jax.debug.bounds():
             pass
     assert not config.debug_bounds.value
+
+
+def test_failed_programs_of_several_devices_leave_nothing_behind():
+    f = jax.pmap(lambda x, i: lax.psum(x[i], "i"), axis_name="i")
+    with pytest.raises(IndexError, match="index 2 is out of bounds"), jax.debug.bounds():
+        jax.block_until_ready(f(jnp.ones((2, 2)), jnp.array([0, 2])))
+    jax.effects_barrier()

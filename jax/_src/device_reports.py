@@ -104,10 +104,11 @@ class RaisedReports(contextlib.ContextDecorator):
     def __exit__(self, kind: Any, error: BaseException | None, tb: Any) -> bool:
         failure = error
         try:
-            if error is None:
+            # If a program has failed, the part of each of its devices has.
+            if error is None or isinstance(error, JaxRuntimeError):
                 runtime_tokens.block_until_ready()
         except JaxRuntimeError as err:
-            failure = err
+            failure = error or err
         finally:  # also if the user interrupts it
             text = self._reports.leave(failure)
         if text is not None and (failure is None or isinstance(failure, JaxRuntimeError)):
