@@ -60,9 +60,9 @@ class Product {
     ParallelRanges(runner, num_elements_ - 1, kProductGrain, [&](size_t begin, size_t end) {
       for (; begin < end && sorted.load(std::memory_order_relaxed);) {
         const size_t stop = std::min(end, begin + kCompared);
-        bool ordered = true;
-        for (; begin < stop; ++begin) ordered &= RowIndex(begin) <= RowIndex(begin + 1);
-        if (!ordered) sorted.store(false, std::memory_order_relaxed);
+        Index descents = 0;  // of the indices' type, for vector instructions
+        for (; begin < stop; ++begin) descents |= static_cast<Index>(RowIndex(begin) > RowIndex(begin + 1));
+        if (descents != 0) sorted.store(false, std::memory_order_relaxed);
       }
     });
     return sorted;
@@ -76,7 +76,11 @@ class Product {
       const size_t end = part + 1 == parts ? num_elements_ : RowStart(num_elements_ * (part + 1) / parts);
       const size_t first = part == 0 ? 0 : RowOf(begin);
       const size_t last = part + 1 == parts ? num_rows_ : RowOf(end);
-      AddRows(begin, end, first, last);
+      if (width_ == 1) {
+        AddNumbers(begin, end, first, last);
+      } else {
+        AddRows(begin, end, first, last);
+      }
     });
   }
 
@@ -98,6 +102,22 @@ class Product {
 
   size_t RowOf(size_t i) const { return i < num_elements_ ? Place(RowIndex(i), num_rows_) : num_rows_; }
 
+  // Writes the sums from `row` to `last` that the elements from `begin` to `end`, in order, add up to.
+  void AddNumbers(size_t begin, size_t end, size_t row, size_t last) const {
+    std::fill_n(out_ + row, last - row, T{});
+    while (begin < end) {
+      const Index index = RowIndex(begin);
+      const size_t place = Place(index, num_rows_);
+      if (place >= last) break;  // padding only
+      T sum{};
+      do {
+        sum += Times(data_[begin], Number(begin));
+        ++begin;
+      } while (begin < end && RowIndex(begin) == index);
+      out_[place] = sum;
+    }
+  }
+
   // Writes the rows from `row` to `last` that the elements from `begin` to `end`, in order, add up to.
   void AddRows(size_t begin, size_t end, size_t row, size_t last) const {
     while (begin < end) {
@@ -106,16 +126,6 @@ class Product {
       if (next >= last) break;  // padding only
       std::fill_n(out_ + row * width_, (next - row) * width_, T{});
       row = next + 1;
-      if (width_ == 1) {
-        T sum{};
-        do {
-          const size_t column = Column(begin);
-          sum += Times(data_[begin], column == num_columns_ ? T{} : dense_[column]);
-          ++begin;
-        } while (begin < end && RowIndex(begin) == index);
-        out_[next] = sum;
-        continue;
-      }
       size_t stop = begin + 1;
       while (stop < end && RowIndex(stop) == index) ++stop;
       size_t first = 0;
@@ -158,6 +168,14 @@ class Product {
       const T* from = dense_ + column * width_;
       for (size_t j = 0; j < width_; ++j) to[j] += Times(data_[i], from[j]);
     }
+  }
+
+  // What an element is multiplied with, where that is a number.
+  T Number(size_t i) const {
+    const auto column = static_cast<size_t>(columns_[kStride * i]);  // negative ones become large
+    if (column < num_columns_) return dense_[column];
+    const size_t place = Column(i);
+    return place == num_columns_ ? T{} : dense_[place];
   }
 
   // `num_columns_` where zeros are read.
