@@ -467,6 +467,9 @@ def test_programs_exported_earlier():
         module = exported.mlir_module(serialized=False)
         old = _jax.mlir.serialize_portable_artifact(mlir.module_to_bytecode(module), "0.9.0")
     assert old.startswith(b"ML\xefR\x01StableHLO_v0.9.0")
+    stored = dataclasses.replace(exported, mlir_module_serialized=old).serialize()
+    with pytest.raises(ValueError, match="'f' has a form of 2024 or before"):
+        export.deserialize(stored)
 
     def stored_program_runs(self):
         data = self.load_testdata(

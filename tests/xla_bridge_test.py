@@ -52,6 +52,8 @@ class DevicesTest(parameterized.TestCase):
         self.assertLen(found, xb.device_count("cpu"))
         self.assertEqual(found, xb.local_devices(backend="cpu"))
         self.assertEqual(found, xb.local_devices(0, "cpu"))
+        xb.local_devices(backend="cpu").clear()  # the caller's own list
+        self.assertEqual(found, xb.local_devices(backend="cpu"))
         self.assertEqual(xb.local_device_count("cpu"), len(found))
         self.assertIs(xb.get_device_backend(found[0]), xb.get_backend("cpu"))
         self.assertIs(xb.get_backend(xb.get_backend("cpu")), xb.get_backend("cpu"))

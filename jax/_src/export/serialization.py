@@ -16,6 +16,7 @@ import numpy as np
 
 from jax._src import core, dtypes, effects as effects_lib, lib
 from jax._src.array_impl import aval_with_sharding
+from jax._src.export.bytecode import has_old_form
 from jax._src.export.checks import DisabledSafetyCheck, argument_paths
 from jax._src.export.shape_poly.parsing import Parser
 from jax._src.export.shape_poly.scope import SymbolicScope
@@ -315,6 +316,11 @@ def _read_exported(table: Table, make: Callable[..., T]) -> T:
     data = table.bytes(_MODULE)
     if name is None or not data:
         raise ValueError("damaged exported program: it has no name or no module")
+    if has_old_form(data):
+        raise ValueError(
+            f"the module of the exported program {name!r} has a form of 2024 or before, whose bytes cannot be checked "
+            "for damage: export the program anew, with a JAX of 2025 or later"
+        )
     trees_ = [_required(table, slot, "a tree") for slot in (_IN_TREE, _OUT_TREE)]
     in_tree, out_tree = map(trees.read, trees_)
     shardings = _Shardings(table)

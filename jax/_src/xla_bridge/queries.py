@@ -27,7 +27,6 @@ def devices(backend: str | Client | None = None) -> list[Device]:
     return get_backend(backend).devices()
 
 
-@functools.lru_cache
 def local_devices(
     process_index: int | None = None,
     backend: str | Client | None = None,
@@ -54,12 +53,17 @@ def local_devices(
             stacklevel=2,
         )
         process_index = host_id
+    return list(_local_devices(process_index, backend))  # the caller's own
+
+
+@functools.lru_cache
+def _local_devices(process_index: int | None, backend: str | Client | None) -> tuple[Device, ...]:
     client = get_backend(backend)
     if process_index is None:
-        return client.local_devices()
+        return tuple(client.local_devices())
     if not 0 <= process_index < process_count(client):
         raise ValueError(f"Unknown process_index {process_index}")
-    return [d for d in client.devices() if d.process_index == process_index]
+    return tuple(d for d in client.devices() if d.process_index == process_index)
 
 
 def device_count(backend: str | Client | None = None) -> int:
@@ -108,7 +112,7 @@ def process_count(backend: str | Client | None = None) -> int:
 
 
 # They refer to clients, which are gone when backends are cleared.
-util.register_cache(local_devices, "devices of processes")
+util.register_cache(_local_devices, "devices of processes")
 util.register_cache(process_count, "numbers of processes")
 
 
