@@ -43,9 +43,9 @@ DISTRIBUTIONS = {
     "opt_einsum": "opt-einsum",
     "sklearn": "scikit-learn",
 }
-# Packages that `jax` uses if they are installed. Targets that need them list them explicitly.
 # Parts of jax._src for tests, which use the public API.
 TEST_UTILITIES = ("test_util", "public_test_util", "internal_test_util")
+# Packages that `jax` uses if they are installed. Targets that need them list them explicitly.
 OPTIONAL = {
     "jaxlib_ext",
     "libtpu",
