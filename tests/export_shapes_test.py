@@ -1,6 +1,7 @@
 """Symbolic dimensions beside the reference (export_shapes_scenarios.py), and where they are decided better."""
 
 import itertools
+import operator
 import random
 
 import numpy as np
@@ -88,13 +89,18 @@ class TestDecisions:
         for _ in range(250):
             x, y = expression(2), expression(2)
             constraints = rng.choice(
-                [(), ("a >= b",), ("a <= 4",), ("a + b >= 6", "mod(a, 2) == 0")]
+                [
+                    (),
+                    ("a >= b",),
+                    ("a <= 4",),
+                    ("a + b >= 6", "mod(a, 2) == 0"),
+                    ("a == 2*b",),
+                    ("mod(b, 4) == 0",),
+                ]
             )
             values = [
                 (a, b) for a, b in itertools.product(range(1, 9), repeat=2)
-                if all(
-                    eval(c.replace("mod(a, 2)", "a % 2"), {}, {"a": a, "b": b}) for c in constraints
-                )
+                if all(eval(c, {"mod": operator.mod}, {"a": a, "b": b}) for c in constraints)
             ]  # fmt: skip
             try:
                 result = decided(f"{x} >= {y}", constraints)
