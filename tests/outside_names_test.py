@@ -468,3 +468,12 @@ def test_linearize_of_trees():
     assert aux == {"twice": 3.0}
     consts_of = lambda x: ad.linearize(jnp.sin, FlatTree.flatten((x,)))[3]
     np.testing.assert_allclose(jax.jit(consts_of)(1.0), [0.540302], rtol=1e-6)
+
+
+def test_ranges_of_axes():
+    """Libraries reduce over the last dimensions by `range(-n, 0)`."""
+    x = jnp.arange(6.0).reshape(2, 3)
+    for axes in (range(-1, 0), range(2), range(0)):
+        for reduce in (jnp.sum, jnp.max, jnp.mean, jnp.prod, jnp.any, jnp.var):
+            np.testing.assert_array_equal(reduce(x, axis=axes), reduce(x, axis=tuple(axes)))
+    assert x.sum(range(-1, 0)).tolist() == [3.0, 12.0]

@@ -205,7 +205,7 @@ def canonical_axes(axis: Any, ndim: int) -> tuple[Any, ...]:
         return tuple(range(ndim))
     if type(axis) is int and 0 <= axis < ndim:
         return (axis,)
-    given = axis if isinstance(axis, (tuple, list)) else (axis,)
+    given = axis if isinstance(axis, (tuple, list, range)) else (axis,)
     axes = tuple([i if is_axis_name(i) else canonicalize_axis(i, ndim) for i in given])
     if len(set(axes)) != len(axes):
         raise ValueError(f"duplicate value in 'axis': {axis}")
