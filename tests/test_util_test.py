@@ -5,6 +5,7 @@ import os
 import subprocess
 import sys
 import threading
+import time
 import unittest
 import warnings
 
@@ -309,6 +310,15 @@ def test_loader():
         def test_c(self):
             self.skipTest("not now")
 
+        @unittest.expectedFailure
+        def test_d(self):
+            pass
+
+        def test_e(self):
+            for i in range(3):
+                with self.subTest(i=i):
+                    self.assertEqual(i, 1)
+
     @jtu.thread_unsafe_test_class()
     class Alone(Cases):
         @jtu.thread_unsafe_test()
@@ -326,7 +336,8 @@ def test_loader():
             result = unittest.TestResult()
             load(cases).run(result)
             counts = result.testsRun, len(result.failures), len(result.skipped)
-            assert counts == (3, 1, 1) and not result.errors
+            assert counts == (5, 3, 1) and len(result.unexpectedSuccesses) == 1
+            assert not result.errors
     jax.config.update("jax_test_num_threads", 0)
     assert order[:2] == ["MainThread"] * 2 and "MainThread" not in order[2:]
     with pytest.raises(TypeError, match="TestIt"):
@@ -338,6 +349,38 @@ def test_loader():
     finally:
         jax.config.update("test_targets", "")
         jax.config.update("exclude_test_targets", "")
+
+
+def test_warnings_of_threads():
+    """The end of one test's assertion does not remove the handler of another's."""
+    first, second = threading.Event(), threading.Event()
+
+    class Cases(jtu.JaxTestCase):
+        def test_first(self):
+            with self.assertWarns(UserWarning):
+                first.set()
+                assert second.wait(10)
+                warnings.warn("first", stacklevel=1)
+            first.clear()
+            second.clear()
+
+        def test_second(self):
+            assert first.wait(10)
+            with self.assertWarns(UserWarning):
+                second.set()
+                while second.is_set():
+                    time.sleep(0.001)
+                warnings.warn("second", stacklevel=1)
+
+    show = warnings.showwarning
+    jax.config.update("jax_test_num_threads", 2)
+    try:
+        result = unittest.TestResult()
+        jtu.JaxTestLoader().loadTestsFromTestCase(Cases).run(result)
+    finally:
+        jax.config.update("jax_test_num_threads", 0)
+    assert result.testsRun == 2 and result.wasSuccessful(), result.failures + result.errors
+    assert warnings.showwarning is show
 
 
 def test_devices_of_cases():
@@ -406,6 +449,8 @@ def test_reference_of_lax():
     np.testing.assert_allclose(found, summed, rtol=1e-4, atol=1e-5)
     for found, want in zip(lax.top_k(x[0, 0], 2), lax_reference.top_k(x[0, 0], 2)):
         np.testing.assert_array_equal(found, want)
+    high = lax_reference.mulhi(np.int32(2**30), np.int32(-(2**20)))
+    assert high == lax.mulhi(np.int32(2**30), np.int32(-(2**20))) and high.dtype == np.int32
     bits = lax_reference.bitcast_convert_type(np.arange(4, dtype=np.uint16), jnp.uint4)
     np.testing.assert_array_equal(
         bits, lax.bitcast_convert_type(np.arange(4, dtype=np.uint16), jnp.uint4)

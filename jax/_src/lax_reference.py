@@ -136,7 +136,7 @@ def mulhi(x: Any, y: Any) -> Any:
     _check_integers("mulhi", dtype)
     bits = dtype.itemsize * 8
     product = np.asarray(x).astype(object) * np.asarray(y).astype(object)
-    return (product >> bits).astype(dtype)
+    return np.asarray(product >> bits, dtype)
 
 
 def div(lhs: Any, rhs: Any) -> Any:

@@ -5,13 +5,14 @@ import os
 import re
 import threading
 import unittest
+import warnings
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from absl.testing import absltest
 
-from jax._src import config
+from jax._src import config, test_warning_util
 
 _TEST_TARGETS = config.string_flag(
     "test_targets",
@@ -120,6 +121,9 @@ class ThreadSafeTestResult:
     def __init__(self, lock: Any, result: unittest.TestResult) -> None:
         self.lock = lock
         self.test_result = result
+        self.failfast = getattr(
+            result, "failfast", False
+        )  # whether a subtest's failure ends a test
         self.actions: list[Callable[[], Any]] = []
 
     def startTest(self, test: unittest.TestCase) -> None:
@@ -147,10 +151,23 @@ class ThreadSafeTestResult:
     def addExpectedFailure(self, test: unittest.TestCase, err: Any) -> None:
         self.actions.append(lambda: self.test_result.addExpectedFailure(test, err))
 
+    def addUnexpectedSuccess(self, test: unittest.TestCase) -> None:
+        self.actions.append(lambda: self.test_result.addUnexpectedSuccess(test))
+
+    def addSubTest(self, test: unittest.TestCase, subtest: unittest.TestCase, err: Any) -> None:
+        self.actions.append(lambda: self.test_result.addSubTest(test, subtest, err))
+
+    def addDuration(self, test: unittest.TestCase, elapsed: float) -> None:  # from Python 3.12
+        add = getattr(self.test_result, "addDuration", None)
+        if add is not None:
+            self.actions.append(lambda: add(test, elapsed))
+
 
 def _run_one_test(test: unittest.TestCase, result: ThreadSafeTestResult) -> None:
     hostile = getattr(test.__class__, "thread_hostile", False)
     with _test_rwlock.writing() if hostile else _test_rwlock.reading():
+        if result.test_result.shouldStop:  # after a failure, if that is to end the run
+            return
         test(result)  # type: ignore[arg-type]
 
 
@@ -164,7 +181,9 @@ class JaxTestSuite(unittest.TestSuite):
         if TEST_NUM_THREADS.value <= 0:
             return super().run(result, debug)
         lock = threading.Lock()
-        with ThreadPoolExecutor(TEST_NUM_THREADS.value) as pool:
+        # One handler for all threads: what one test installs, the end of another would remove.
+        with warnings.catch_warnings(), ThreadPoolExecutor(TEST_NUM_THREADS.value) as pool:
+            test_warning_util.install_threadsafe_warning_handlers()
             for one in [pool.submit(_run_one_test, t, r) for t, r in self._cases(result, lock)]:
                 one.result()
         return result
