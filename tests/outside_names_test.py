@@ -29,6 +29,7 @@ from jax._src.cudnn import (
     scaled_matmul_stablehlo,
 )
 from jax._src.interpreters import partial_eval as pe, pxla
+from jax._src.numpy import hijax
 from jax._src.random import prng
 from jax._src.tree_util.flat_tree import FlatTree
 from jax.interpreters import ad
@@ -202,6 +203,24 @@ def test_staging_rules():
         assert jaxpr.eqns[0].params == params
         core.check_jaxpr(jaxpr.jaxpr)
     assert pe.custom_staging_rules[pjit.jit_p] is pjit.pjit_staging_rule
+
+
+def test_searches_of_batches():
+    a = np.sort(np.random.RandomState(0).randint(0, 9, (2, 5, 3)).astype(np.float32), axis=1)
+    v = np.arange(8, dtype=np.float32).reshape(2, 4)
+    for side in ("left", "right"):
+        found = hijax.searchsorted(a, v, side=side, dimension=1, batch_dims=1, dtype="int8")
+        want = [[np.searchsorted(x, q, side) for x in rows.T] for rows, q in zip(a, v)]
+        assert found.dtype == np.int8
+        np.testing.assert_array_equal(found, want)
+    many = np.arange(200, dtype=np.float32)
+    assert hijax.searchsorted(many, np.float32(150), dtype="uint8") == 150
+    with pytest.raises(OverflowError, match="200 elements do not fit in dtype=int8"):
+        hijax.searchsorted(many, np.float32(150), dtype="int8")
+    with pytest.raises(ValueError, match="integer type; got float32"):
+        hijax.searchsorted(many, np.float32(150), dtype="float32")
+    with pytest.raises(ValueError, match="dtypes of sorted_arr and query must match"):
+        hijax.searchsorted(many, 150)
 
 
 def test_inputs_that_are_not_used():

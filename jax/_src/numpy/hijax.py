@@ -8,7 +8,9 @@ import functools
 import operator
 from typing import Any
 
-from jax._src import dtypes
+import numpy as np
+
+from jax._src import core, dtypes
 from jax._src.api import vmap
 from jax._src.numpy import util
 from jax._src.numpy.manipulation import moveaxis
@@ -43,8 +45,9 @@ def searchsorted(
       behind its batch dimensions.
 
     Raises:
-      ValueError: if an argument is out of range, or the shared dimensions differ.
-      TypeError: if the dtypes differ.
+      ValueError: if an argument is out of range, the shared dimensions or the dtypes differ, or
+        `dtype` is none of integers.
+      OverflowError: if `dtype` cannot hold the size of the sorted arrays.
     """
     a, v = util.ensure_arraylike("searchsorted", sorted_arr, query)
     batch_dims, dimension = operator.index(batch_dims), operator.index(dimension)
@@ -63,6 +66,14 @@ def searchsorted(
             f"sorted_arr and query must share {batch_dims=} leading dimensions, got shapes {a.shape}"
             f" and {v.shape}"
         )
+    dtype = dtypes.canonicalize_dtype(dtype)
+    if not dtypes.issubdtype(dtype, np.integer):
+        raise ValueError(f"dtype should be an integer type; got {dtype}")
+    size = a.shape[dimension]
+    if core.is_constant_dim(size) and size > dtypes.iinfo(dtype).max:
+        raise OverflowError(
+            f"positions in arrays of {size} elements do not fit in {dtype=!s}: choose a larger one"
+        )
     search = functools.partial(searchsorted_arrays, sorter=None, side=side, method=method)
     # The arrays that are searched for all values, from the last dimension on.
     a = moveaxis(a, dimension, -1)
@@ -70,4 +81,4 @@ def searchsorted(
         search = vmap(search, (0, None))
     for _ in range(batch_dims):
         search = vmap(search)
-    return search(a, v).astype(dtypes.canonicalize_dtype(dtype))
+    return search(a, v).astype(dtype)
