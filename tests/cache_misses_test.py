@@ -135,6 +135,11 @@ def test_static_arguments():
     ):
         jax.clear_caches()
         assert explained(*calls, last).changes[0][:4] == change
+    jax.clear_caches()
+    g = jax.jit(lambda x, weights=np.ones(2): x, static_argnames="weights")
+    # A default that cannot be compared with the value, as an array has no truth value.
+    (change,) = explained(lambda: g(X), lambda: g(X, weights=2)).changes
+    assert change[:2] == ("static argument", "weights") and change.new == "2"
     g = jax.jit(lambda x, *, mode: x, static_argnames="mode")
     miss = explained(lambda: g(X, mode="a"), lambda: g(X, mode="b"))
     assert miss.changes[0][:4] == ("static argument", "mode", "'a'", "'b'")

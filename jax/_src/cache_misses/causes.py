@@ -230,13 +230,18 @@ def _static_changes(
     changes = [
         _static_change(name, value, old[name])
         for name, value in new.items()
-        if name in old and value is not old[name] and value != old[name]
+        if name in old and _is_another(value, old[name])
     ]
     in_one_way = now.static_arg_names == before.static_arg_names
     if new.keys() != old.keys() or (not changes and not in_one_way):
         given, given_before = short([*now.static_args]), short([*before.static_args])
         changes.append(Change("call", "static arguments", given_before, given))
     return changes
+
+
+def _is_another(value: Any, earlier: Any) -> bool:
+    """Whether two values differ; those of different types, such as arrays, may refuse to be compared."""
+    return value is not earlier and (type(value) is not type(earlier) or value != earlier)
 
 
 def _static_arguments(fun: Callable, call: Any, static_argnums: Sequence[int]) -> dict[str, Any]:
