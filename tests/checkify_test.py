@@ -168,6 +168,15 @@ class TestDevices:
         found = message(f, np.arange(4, dtype=F)).splitlines()
         assert len(found) == 4 and "index 1 is out of bounds for axis 0" in found[0]
 
+    def test_explicit_shardings(self):
+        mesh = jax.make_mesh((4,), ("i",), axis_types=(AxisType.Explicit,))
+        x = jax.device_put(np.arange(4, dtype=F), jax.NamedSharding(mesh, P("i")))
+        below = lambda x: checkify.check(jnp.all(x < 3), "x is {}", x)
+        error, _ = jax.vmap(checkify.checkify(below))(x)
+        assert error.get() == "at mapped index 3: x is 3.0 (`check` failed)"
+        f = jax.shard_map(below, mesh=mesh, in_specs=P("i"), out_specs=None)
+        assert message(f, x) == "at mapped index 3: x is [3.] (`check` failed)"
+
     def test_gradient(self):
         f = jax.grad(lambda x: self.smap(lambda x: positive(3 - x))(x).sum())
         assert message(f, np.arange(4, dtype=F)) == "at mapped index 3: x is [0.] (`check` failed)"

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from jax._src import core, source_info_util, traceback_util
+from jax._src import core, dtypes, source_info_util, traceback_util
 from jax._src.basearray import Array
 from jax._src.checkify.exceptions import (
     BatchedError,
@@ -21,6 +21,7 @@ from jax._src.checkify.exceptions import (
     JaxException,
 )
 from jax._src.core import Primitive
+from jax._src.device_put.functions import device_put
 from jax._src.interpreters import batching, mlir
 from jax._src.lax import lax
 from jax._src.lax.slicing import dynamic_index_in_dim
@@ -87,7 +88,7 @@ class Error:
 
     def _exception(self, effect: ErrorEffect, index: tuple[int, ...]) -> JaxException:
         code = int(np.broadcast_to(self._code[effect], np.shape(self._pred[effect]))[index])
-        payload = tree_map(lambda x: x[index] if index else x, self._payload[effect])
+        payload = tree_map(lambda x: _element(x, index), self._payload[effect])
         return tree_unflatten(self._metadata[code], payload).at_its_line()
 
     def throw(self) -> None:
@@ -109,6 +110,13 @@ class Error:
     def tree_unflatten(cls, metadata: Any, data: Sequence[Any]) -> Error:
         pred, code, payload = data
         return cls(pred, code, dict(metadata), payload)
+
+
+def _element(x: Any, index: tuple[int, ...]) -> Any:
+    """An element of a batch, which an explicit sharding may divide."""
+    if not index or dtypes.issubdtype(x.dtype, dtypes.extended):
+        return x[index] if index else x
+    return device_put(np.asarray(x)[index])
 
 
 class _Metadata(Mapping[int, PyTreeDef]):
