@@ -8,6 +8,7 @@ from absl.testing import absltest, parameterized
 
 import jax
 import jax.numpy as jnp
+import jax.scipy.special
 from jax import lax
 from jax._src import test_util as jtu
 from jax.experimental import sparse
@@ -50,6 +51,7 @@ _ELEMENTWISE = [
             lax.abs, lax.asin, lax.asinh, lax.atan, lax.atanh, lax.bessel_i1e, lax.cbrt, lax.ceil,
             lax.erf, lax.erf_inv, lax.expm1, lax.floor, lax.log1p, lax.neg, lax.round, lax.sign,
             lax.sin, lax.sinh, lax.square, lax.stop_gradient, lax.tan, lax.tanh, jnp.copy,
+            jax.scipy.special.erfinv,
         )
     ],
     (lax.sqrt, _M, _ROWS, _WIDE, _R),

@@ -12,6 +12,7 @@ from jax._src import tree_util
 from jax._src.core import Primitive
 from jax._src.lax import lax, slicing, special
 from jax._src.lax.convolution import conv_general_dilated_p
+from jax._src.lax.special import quantiles
 from jax._src.sparse.api import todense_p
 from jax._src.sparse.bcoo import functions, gathers, products, shapes
 from jax._src.sparse.bcoo.array import BCOO
@@ -92,7 +93,7 @@ for _p in (lax.conj_p, lax.copy_p, lax.imag_p, lax.neg_p, lax.real_p, lax.stage_
 for _p in (lax.abs_p, lax.asin_p, lax.asinh_p, lax.atan_p, lax.atanh_p, lax.cbrt_p, lax.ceil_p,
            lax.expm1_p, lax.floor_p, lax.log1p_p, lax.round_p, lax.sign_p, lax.sin_p, lax.sinh_p,
            lax.sqrt_p, lax.square_p, lax.tan_p, lax.tanh_p, special.bessel_i1e_p, special.erf_p,
-           special.erf_inv_p):  # fmt: skip
+           special.erf_inv_p, quantiles.erfinv_p):  # fmt: skip
     _elementwise(_p, False)
 densifying.update((lax.acos_p, lax.acosh_p, lax.cos_p, lax.cosh_p, lax.eq_p, lax.exp_p, lax.exp2_p,
                    lax.ge_p, lax.gt_p, lax.is_finite_p, lax.le_p, lax.log_p, lax.logistic_p,
