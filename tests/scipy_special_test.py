@@ -99,6 +99,18 @@ def test_derivative_of_hyp1f1_by_a_negative_integer():
     np.testing.assert_allclose(slope, 0.2387827, rtol=1e-6)
 
 
+def test_hyp1f1_whose_series_overflows():
+    a, b, x = np.array(
+        [[7.25, 1, 3, 0.5], [5, 20.5, 63.25, 40.5], [-150, -150, -500, -170]], np.float32
+    )
+    ours = special.hyp1f1(a, b, x)
+    np.testing.assert_allclose(ours, scipy.special.hyp1f1(*map(np.float64, (a, b, x))), rtol=5e-7)
+    with jax.enable_x64(True):
+        np.testing.assert_allclose(
+            special.hyp1f1(30.0, 10.5, -1000.0), 3.667445205660634e-67, rtol=1e-12
+        )
+
+
 BESSEL_POINTS = np.array([0.0, 1e-200, 1e-30, 1e-5, -0.1, 1.0, -5.0, 12.5, 20.0])
 
 

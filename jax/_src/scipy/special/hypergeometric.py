@@ -7,6 +7,7 @@ numbers, so that neither the rounding errors of many terms nor those of terms th
 from __future__ import annotations
 
 import functools
+import math
 
 import numpy as np
 
@@ -34,13 +35,19 @@ from jax._src.scipy.special.gamma import real_gamma
 from jax._src.typing import ArrayLike
 
 _MAX_TERMS = 2000
+# log(2) in two parts, the first of few bits
+_LOG2_HIGH = 0.693359375
+_LOG2_LOW = math.log(2) - _LOG2_HIGH
 
 
-def _sum_while(active, first, next_term, next_bound=None, steps=_MAX_TERMS):
+def _sum_while(active, first, next_term, next_bound=None, steps=_MAX_TERMS, shifted=None):
     """Sums terms: `next_term(k, term)` is term k + 1; both are doubled numbers, as is the sum.
 
     The sum ends when `next_bound(k, bound)`, a bound of the terms that is zero for no parameters,
     is small: then also the derivatives by parameters have converged.
+
+    Returns the sum, and how many times it was divided by `2**_shift(dtype)` so as not to overflow: only where
+    `shifted` says so.
     """
     eps = dtypes.finfo(first.dtype).eps ** 1.25
     zero = lax.full_like(first, 0)
@@ -51,18 +58,30 @@ def _sum_while(active, first, next_term, next_bound=None, steps=_MAX_TERMS):
         return (k < steps) & lax.reduce_or(active, tuple(range(active.ndim)))
 
     def step(state):
-        k, active, quiet, bound, term, total = state
+        k, active, quiet, bound, term, total, shifts = state
         index = lax.convert_element_type(k, first.dtype)
         term, bound = next_term(index, term), next_bound(index, bound)
         total = _where_doubled(active, _finite_or_single(total, term), total)
         # Several small terms in a row are needed: one alone may be small by chance.
         quiet = where(abs(bound) <= eps * abs(total[0]), quiet + 1, 0)
         active = active & (quiet < 3) & lax.is_finite(total[0])
-        return k + 1, active, quiet, bound, term, total
+        if shifted is not None:
+            shift = _shift(first.dtype)
+            large = active & shifted & (lax.max(abs(term[0]), abs(total[0])) > 2.0**shift)
+            factor = where(large, 2.0**-shift, one[0])
+            term, total = ([factor * x for x in pair] for pair in (term, total))
+            term, total, bound = tuple(term), tuple(total), factor * bound
+            shifts = where(large, shifts + 1, shifts)
+        return k + 1, active, quiet, bound, term, total, shifts
 
     one = (first, zero)
-    total = while_loop(go_on, step, (np.int32(0), active, zero, first, one, one))[5]
-    return total[0] + total[1]
+    state = while_loop(go_on, step, (np.int32(0), active, zero, first, one, one, zero))
+    total, shifts = state[5:]
+    return total[0] + total[1], shifts
+
+
+def _shift(dtype):
+    return 96 if dtype == np.float32 else 960
 
 
 def _where_doubled(condition, x, y):
@@ -112,8 +131,8 @@ def _is_whole(x):
     return x == lax.floor(x)
 
 
-def _hyp1f1_series(a, b, x, active):
-    """DLMF 13.2.2; `a` is a doubled number."""
+def _hyp1f1_series(a, b, x, active, shifted):
+    """DLMF 13.2.2, with how many times it was divided as in `_sum_while`; `a` is a doubled number."""
     one = lax.full_like(x, 1) + 0 * (a[0] + b + x)
 
     def term(k, t):
@@ -126,6 +145,7 @@ def _hyp1f1_series(a, b, x, active):
         one,
         term,
         lambda k, t: t * (_away_from_zero(a[0] + k) / _or_1(b + k)) * (x / (k + 1)),
+        shifted=shifted,
     )
 
 
@@ -138,7 +158,7 @@ def _hyp1f1_large(a, b, x, active):
         # An asymptotic series is cut before its terms grow.
         return _single(where(abs(new) < abs(t[0]), new, 0))
 
-    total = _sum_while(active, one, term, steps=60)
+    total, _ = _sum_while(active, one, term, steps=60)
     # Where the logarithms of the gamma functions are large, they have lost digits.
     small = (abs(a) < 30) & (abs(b) < 30)
     quotient = real_gamma(where(small, b, 1)) / real_gamma(where(small, a, 1))
@@ -166,15 +186,20 @@ def _hyp1f1(a, b, x):
     still_ends = (p[0] <= 0) & _is_whole(p[0]) & (p[1] == 0)
     far = (y > 120 + 2 * abs(p[0]) * (1 + abs(p[0] - b))) & ~still_ends
     s_x = where(far, 1, y)
-    series = _hyp1f1_series(p, b, s_x, ~far)
+    shrinks = mirrored & ~far
+    series, shifts = _hyp1f1_series(p, b, s_x, ~far, shrinks)
     l_a, l_b, l_x = where(far, p[0], 1), where(far, b, 1), where(far, y, 200)
     large, log_scale = _hyp1f1_large(l_a, l_b, l_x, far)
     # exp(y) of the asymptotic series and exp(-y) of the transformation cancel.
     grown = 0.5 * (log_scale + where(mirrored, 0, y))
     grown = lax.exp(where(far, grown, 0))
     large = grown * large * grown
-    shrinks, deep = mirrored & ~far, x < -60
-    shrunk = lax.exp(where(shrinks, where(deep, 0.5 * x, x), 0))
+    # The logarithm of the factors of the sum in two parts, the first one exact
+    shift = _shift(x.dtype)
+    exponent = x + (shift * _LOG2_HIGH) * shifts
+    series = series * lax.exp((shift * _LOG2_LOW) * shifts)
+    deep = exponent < -60
+    shrunk = lax.exp(where(shrinks, where(deep, 0.5 * exponent, exponent), 0))
     out = where(far, large, shrunk * series * where(shrinks & deep, shrunk, 1))
     out = where(x == 0, 1, out)
     out = where(defined, out, where(a == 0, lax.full_like(x, 1), np.inf))
@@ -221,7 +246,7 @@ def _hyp2f1_series(a, b, c, x, active):
         p, q = (where(inside, _away_from_zero(v + k), v + k) for v in (a, b[0]))
         return t * (p / _or_1(c + k)) * (q / (k + 1)) * x[0]
 
-    return _sum_while(active, one, term, bound)
+    return _sum_while(active, one, term, bound)[0]
 
 
 def _taylor(a, b, c, x0, rest, f, g, h, terms):
