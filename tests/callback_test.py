@@ -2,6 +2,8 @@
 
 import gc
 import logging
+import subprocess
+import sys
 import weakref
 
 import numpy as np
@@ -11,7 +13,7 @@ from op_testing import case_tests
 import jax
 import jax.numpy as jnp
 from jax import lax
-from jax._src import compiler, config, xla_bridge as xb
+from jax._src import compiler, config, test_util as jtu, xla_bridge as xb
 from jax.experimental import io_callback
 from jax.sharding import AxisType, Mesh, NamedSharding, PartitionSpec as P, SingleDeviceSharding
 
@@ -227,3 +229,41 @@ def test_log(caplog):
         jax.effects_barrier()
     (entry,) = [r for r in caplog.records if "x is" in r.getMessage()]
     assert (entry.getMessage(), entry.pathname) == ("x is 1.0", __file__)
+
+
+def test_programs_with_pure_functions_are_called_natively():
+    shape = jax.ShapeDtypeStruct((3,), np.float32)
+    pure = jax.jit(lambda x: jax.pure_callback(np.sin, shape, x))
+    impure = jax.jit(lambda x: io_callback(np.sin, shape, x))
+    x = jnp.ones(3)
+    for function, expected in ((pure, 0), (impure, 1)):
+        function(x)
+        with jtu.count_pjit_cpp_cache_miss() as misses:
+            np.testing.assert_allclose(function(x), np.sin(x), rtol=1e-6)
+        assert misses() == expected
+
+
+@pytest.mark.parametrize("result", ["kept = ", ""])
+def test_the_end_of_a_process_waits_for_pure_functions(result):
+    """Also if nobody has the result, which is computed after another program's."""
+    program = f"""
+import threading, time
+import jax, jax.numpy as jnp
+
+def second(x):
+    begun.set()
+    time.sleep(0.5)
+    print("ended", flush=True)
+    return x
+
+begun = threading.Event()
+x = jnp.ones(3)
+slow = jax.jit(lambda a: a @ a @ a @ a)
+run = jax.jit(lambda x: jax.pure_callback(second, x, x)).lower(x).compile()
+{result}run(slow(jnp.ones((1500, 1500)))[0, :3])
+begun.wait()
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=False
+    )
+    assert (done.returncode, done.stdout) == (0, "ended\n"), done.stderr

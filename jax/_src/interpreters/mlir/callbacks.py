@@ -30,6 +30,9 @@ from jax._src.sharding_impls import (
     replicated_hlo_sharding,
 )
 
+# The calls of functions on the host that have not ended. The end of the process waits for them.
+running_calls: set[object] = set()
+
 # These platforms use the same calling convention: an index into the executable's callbacks. On TPUs,
 # values are transferred.
 _TARGETS = {"cpu": "cpu", "cuda": "gpu", "rocm": "gpu"}
@@ -107,6 +110,7 @@ def emit_python_callback(
     call_on_host = _checked(
         callback, result_types_of(result_avals), ordered, ordered and returns_token
     )
+    call_on_host.has_side_effect = has_side_effect  # type: ignore[attr-defined]
     index = len(module_ctx.host_callbacks)
     module_ctx.add_host_callback(call_on_host)
 
@@ -203,7 +207,11 @@ def _checked(
     """Wraps `callback` for the runtime: handles tokens, and checks and converts the results."""
 
     def call_on_host(*args: Any) -> Any:
-        outs = as_results(callback(*args[token_in:]), expected)
+        running_calls.add(call := object())
+        try:
+            outs = as_results(callback(*args[token_in:]), expected)
+        finally:
+            running_calls.discard(call)
         return (None, *outs) if token_out else outs
 
     return call_on_host

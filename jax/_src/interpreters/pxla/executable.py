@@ -313,7 +313,7 @@ class MeshExecutable:
 
     __slots__ = (
         "xla_executable", "_info", "_placement", "_device_list", "_in_shardings", "_out_shardings",
-        "_keepalive", "_has_host_callbacks", "_unsafe_call", "_layouts", "_in_device_layouts",
+        "_keepalive", "_has_host_callbacks", "_has_impure_callbacks", "_unsafe_call", "_layouts", "_in_device_layouts",
         "__weakref__",
     )  # fmt: skip
 
@@ -334,6 +334,9 @@ class MeshExecutable:
         self._in_shardings = in_shardings
         self._out_shardings = out_shardings
         self._has_host_callbacks = bool(lowered.host_callbacks)
+        self._has_impure_callbacks = any(
+            getattr(call, "has_side_effect", True) for call in lowered.host_callbacks
+        )
         # Keeps the callbacks alive, since the program calls them by address.
         self._keepalive = (lowered.keepalive, lowered.host_callbacks)
         self._layouts: tuple[list[Any], list[Any]] | None = None
@@ -496,8 +499,9 @@ class MeshExecutable:
     def needs_python(self) -> bool:
         """Whether every call must go through Python.
 
-        This is the case for effects with tokens, for values that are not plain arrays, and for
-        programs whose runs are counted (`ExecuteReplicated.before_run`).
+        This is the case for effects with tokens, for functions on the host with side effects, for
+        values that are not plain arrays, and for programs whose runs are counted
+        (`ExecuteReplicated.before_run`).
         """
         info = self._info
         is_counted = self._unsafe_call is not None and self._unsafe_call.before_run is not None
@@ -505,7 +509,7 @@ class MeshExecutable:
             is_counted
             or info.ordered_effects
             or info.unordered_effects
-            or self._has_host_callbacks
+            or self._has_impure_callbacks
             or not all(type(a) is core.ShapedArray for a in info.out_avals)
             or any(a.dtype == dtypes.float0 for a in info.out_avals)
             or core.AbstractRef in map(type, info.all_in_avals)
@@ -532,7 +536,7 @@ class ExecuteReplicated:
 
     __slots__ = (
         "xla_executable", "name", "in_shardings", "in_layouts", "handlers", "kept", "const_args",
-        "ordered_effects", "has_unordered_effects", "has_host_callbacks", "devices", "executable",
+        "ordered_effects", "has_unordered_effects", "has_impure_callbacks", "devices", "executable",
         "written_refs", "before_run", "__weakref__",
     )  # fmt: skip
 
@@ -552,7 +556,9 @@ class ExecuteReplicated:
         self.const_args = info.const_args
         self.ordered_effects = list(info.ordered_effects)
         self.has_unordered_effects = bool(info.unordered_effects)
-        self.has_host_callbacks = executable._has_host_callbacks
+        self.has_impure_callbacks = executable._has_impure_callbacks
+        if executable._has_host_callbacks and not self.has_impure_callbacks:
+            late.runtime_tokens.wait_at_exit(executable.xla_executable.client)
         self.devices = tuple(placement.devices)
         self.before_run: Callable[[], None] | None = None
         if (observe := distributed_state.observe_program) is not None:
@@ -581,7 +587,7 @@ class ExecuteReplicated:
         buffers = shard_args(self.in_shardings, self.in_layouts, None, args)
         if self.before_run is not None:
             self.before_run()
-        if self.ordered_effects or self.has_unordered_effects or self.has_host_callbacks:
+        if self.ordered_effects or self.has_unordered_effects or self.has_impure_callbacks:
             return self._call_with_tokens(buffers)
         return self.xla_executable.execute_sharded(buffers).consume_with_handlers(self.handlers)
 
