@@ -75,9 +75,8 @@ def changed_files(since: str) -> list[str]:
 def tests_of(files: Iterable[str], tag: str) -> str:
     """The query for the tests with a tag that depend on any of the files."""
     changed = sorted({pattern for file in files if (pattern := _changed_targets(file))})
-    dependents = (
-        "//..." if "//..." in changed else f"rdeps(//..., {' + '.join(changed) or 'set()'})"
-    )
+    quoted = " + ".join(f'"{pattern}"' for pattern in changed)  # names may have spaces
+    dependents = "//..." if "//..." in changed else f"rdeps(//..., {quoted or 'set()'})"
     return f"attr(tags, '[\\[ ]{tag}[,\\]]', tests({dependents}))"
 
 

@@ -384,9 +384,12 @@ def test_changed_files(tmp_path, monkeypatch):
 @pytest.mark.parametrize(
     ("files", "targets"),
     [
-        (["tests/jit_test.py", "README.md"], "rdeps(//..., //:README.md + //tests:jit_test.py)"),
-        (["jax/_src/lax/no_more.py"], "rdeps(//..., //jax/_src/lax:all)"),
-        (["tests/BUILD.bazel"], "rdeps(//..., //tests:all)"),
+        (
+            ["tests/jit_test.py", "README.md"],
+            'rdeps(//..., "//:README.md" + "//tests:jit_test.py")',
+        ),
+        (["jax/_src/lax/no_more.py"], 'rdeps(//..., "//jax/_src/lax:all")'),
+        (["tests/BUILD.bazel"], 'rdeps(//..., "//tests:all")'),
         (["tests/jit_test.py", "MODULE.bazel"], "//..."),
         (["build/requirements/lock-3.11.txt"], "//..."),
         (["build/bazel/defs.bzl"], "//..."),
