@@ -63,8 +63,8 @@ def scan(
       _split_transpose: whether the backward pass computes what does not depend on the carry in a
         second loop.
       progress: whether to show a progress bar while the loop runs, or its description. Nothing is
-        shown if stderr is not a terminal (or notebook) at the time of tracing. It needs the package
-        tqdm. PyPI's jax does not have this argument.
+        shown if stderr is not a terminal (or notebook) at the time of tracing, or if `unroll` leaves
+        one iteration. It needs the package tqdm. PyPI's jax does not have this argument.
 
     Returns:
       (final carry, ys), where `ys` stacks the results `y` along a leading axis.
@@ -124,6 +124,8 @@ def scan(
             f"lax.scan: `unroll` must be a `bool` or a non-negative `int`, got {unroll}."
         )
     unroll = max(unroll, 1)
+    if length // unroll < 2:  # XLA leaves no loop, and its reports would come in any order
+        bar = None
     closed, fixed, forwarded = _without_forwarded(closed, len(consts), n)
     if fixed:
         consts = [*[init_flat[i] for i in fixed], *consts]
