@@ -111,6 +111,12 @@ def test_hyp1f1_whose_series_overflows():
         )
 
 
+def test_hyp2f1_whose_power_overflows():
+    args = np.array([[2, 2, 2], [20.5, 20.5, 22.25], [3, 3.25, 4], [-100, -100, -60]], np.float32)
+    ours = special.hyp2f1(*args)
+    np.testing.assert_allclose(ours, scipy.special.hyp2f1(*map(np.float64, args)), rtol=2e-6)
+
+
 BESSEL_POINTS = np.array([0.0, 1e-200, 1e-30, 1e-5, -0.1, 1.0, -5.0, 12.5, 20.0])
 
 

@@ -329,7 +329,11 @@ def _hyp2f1_value(a, b, c, x, polynomials):
     p_rest, q_rest = two_difference(r, p), two_difference(r, q)
     p_ends, q_ends = (_ends(v[0]) & (v[1] == 0) for v in (p_rest, q_rest))
     swap = (p_ends & ~q_ends) | ((p_ends | ~q_ends) & (abs(p_rest[0]) < abs(q_rest[0])))
-    swap = negative & swap
+    # Where the power would leave the range of floats, the other form serves if few of its digits cancel.
+    limits = dtypes.finfo(y.dtype)
+    power_log = q * lax.log1p(where(negative, -y, 0))
+    lost = abs(power_log) > 0.9 * math.log(float(limits.max))
+    swap = negative & swap & ~(lost & ~p_ends & (abs(q_rest[0]) < limits.nmant))
     first = where(swap, q, p)
     second = _where_doubled(swap, p_rest, q_rest)
     second = _where_doubled(negative, second, _single(q))
@@ -385,7 +389,8 @@ def hyp2f1(a: ArrayLike, b: ArrayLike, c: ArrayLike, x: ArrayLike) -> Array:
     """Elementwise hypergeometric function 2F1 for x <= 1.
 
     Near 1 it is continued by Taylor series of the differential equation's solution, which has no
-    exceptional parameters.
+    exceptional parameters. Of negative x, results may be lost where `(1 - x)` to the power of the larger of a and b
+    overflows: they are NaN or 0 then. More parameters are possible in float64.
 
     Args:
       a, b, c, x: real arrays.
