@@ -350,3 +350,32 @@ def test_inverse_error_function_on_several_devices():
     out = jax.jit(jax.scipy.special.erfinv)(placed)
     assert out.sharding == placed.sharding
     np.testing.assert_array_max_ulp(np.asarray(out), np.asarray(jax.scipy.special.erfinv(x)), 8)
+
+
+def test_determinants():
+    a = np.random.default_rng(0).standard_normal((7, 100, 3, 3)).astype(np.float32)
+    a[0, 0, 0] = np.inf, 0, np.nan
+    det = jnp.linalg.det
+    ours, expected = both(det, a, target="jaxlib_ext_determinants_3x3")
+    np.testing.assert_allclose(ours, expected, atol=1e-5)
+    np.testing.assert_allclose(ours[1:], np.linalg.det(a[1:]), atol=1e-5)
+    # The derivatives are formulas of their own; matrices along other axes are moved.
+    f = lambda a: (
+        det(a),
+        jax.grad(lambda a: det(a).sum())(a),
+        jax.vmap(det, 2)(jnp.moveaxis(a, 1, 2)),
+    )
+    for x, y in zip(*both(f, a[1:], target="jaxlib_ext_determinants_3x3")):
+        np.testing.assert_allclose(x, y, atol=1e-5)
+    with config.enable_x64(True):
+        for other in (a.astype(np.float64), a[:2]):
+            assert "jaxlib_ext" not in jax.jit(det).lower(other).as_text()
+
+
+def test_determinants_on_several_devices():
+    mesh = jax.make_mesh((8,), ("x",), axis_types=(AxisType.Explicit,))
+    a = np.random.default_rng(0).standard_normal((1 << 12, 3, 3)).astype(np.float32)
+    placed = jax.device_put(a, NamedSharding(mesh, P("x")))
+    out = jax.jit(jnp.linalg.det)(placed)
+    assert out.sharding.spec == P("x")
+    np.testing.assert_allclose(np.asarray(out), np.linalg.det(a), atol=1e-5)

@@ -44,6 +44,9 @@ extern "C" XLA_FFI_Error* JaxlibExtSearchSorted(XLA_FFI_CallFrame* call_frame);
 // The inverse of the error function, of F32.
 extern "C" XLA_FFI_Error* JaxlibExtErfInv(XLA_FFI_CallFrame* call_frame);
 
+// Determinants of matrices of 3 rows and columns, of F32.
+extern "C" XLA_FFI_Error* JaxlibExtDeterminants3x3(XLA_FFI_CallFrame* call_frame);
+
 // The product of a sparse matrix in CSR format, given by elements, column indices and starts of rows, and a
 // dense vector or matrix. Attribute: `transpose` (int64), not zero to transpose the sparse matrix.
 extern "C" XLA_FFI_Error* JaxlibExtCsrProduct(XLA_FFI_CallFrame* call_frame);

@@ -7,6 +7,7 @@
 #include <string>
 
 #include "jaxlib/kernels/cumulative.h"
+#include "jaxlib/kernels/determinants.h"
 #include "jaxlib/kernels/erf_inv.h"
 #include "jaxlib/kernels/handler_support.h"
 #include "jaxlib/kernels/handlers.h"
@@ -161,6 +162,22 @@ void CheckedErfInv(ffi::ThreadPool& pool, const ffi::AnyBuffer& in, ffi::Result<
          static_cast<float*>(out->untyped_data()));
 }
 
+void CheckedDeterminants3x3(ffi::ThreadPool& pool, const ffi::AnyBuffer& in,
+                            ffi::Result<ffi::AnyBuffer>& out) {
+  const Dimensions from = in.dimensions();
+  const Dimensions to = out->dimensions();
+  bool fits = in.element_type() == ffi::F32 && out->element_type() == ffi::F32 && AreSizes(from) &&
+              from.size() == to.size() + 2 && from[to.size()] == 3 && from[to.size() + 1] == 3;
+  for (size_t i = 0; fits && i < to.size(); ++i) fits = from[i] == to[i];
+  if (!fits) {
+    throw InvalidCall("the operand must be matrices of F32 with 3 rows and columns, and the result a number for each, got " +
+                      ToString(in) + " and " + ToString(*out));
+  }
+  PoolRunner runner(pool);
+  Determinants3x3(runner, static_cast<const float*>(in.untyped_data()), Elements(*out),
+                  static_cast<float*>(out->untyped_data()));
+}
+
 }  // namespace
 }  // namespace jaxlib_ext
 
@@ -185,4 +202,8 @@ XLA_FFI_DEFINE_HANDLER_SYMBOL(JaxlibExtSearchSorted,
 
 XLA_FFI_DEFINE_HANDLER_SYMBOL(JaxlibExtErfInv,
                               jaxlib_ext::Guarded("erf_inv", jaxlib_ext::CheckedErfInv),
+                              jaxlib_ext::Bind<1>());
+
+XLA_FFI_DEFINE_HANDLER_SYMBOL(JaxlibExtDeterminants3x3,
+                              jaxlib_ext::Guarded("determinants_3x3", jaxlib_ext::CheckedDeterminants3x3),
                               jaxlib_ext::Bind<1>());

@@ -266,7 +266,7 @@ void RunNumeric(Input& input, XLA_FFI_Handler* handler, std::vector<Array> opera
 }
 
 void FuzzNumeric(Input& input) {
-  const size_t kernel = input.Below(5);
+  const size_t kernel = input.Below(6);
   const XLA_FFI_DataType type = DrawType(input);
   const std::vector<int64_t> shape = DrawShape(input);
   const auto draw = [&](XLA_FFI_DataType of, const std::vector<int64_t>& as) {
@@ -286,6 +286,11 @@ void FuzzNumeric(Input& input) {
   } else if (kernel == 3) {
     const XLA_FFI_DataType mostly = input.Rarely() ? type : XLA_FFI_DataType_F32;
     RunNumeric(input, JaxlibExtErfInv, {draw(mostly, shape)}, draw(mostly, shape), {});
+  } else if (kernel == 4) {
+    const XLA_FFI_DataType mostly = input.Rarely() ? type : XLA_FFI_DataType_F32;
+    const int64_t count = size();
+    const int64_t rows = input.Rarely() ? size() % 5 : 3;
+    RunNumeric(input, JaxlibExtDeterminants3x3, {draw(mostly, {count, rows, 3})}, draw(mostly, {count}), {});
   } else {
     const int64_t rows = size();
     const int64_t updates = input.Below(8) == 5 ? 20000 : size();

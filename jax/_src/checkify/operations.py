@@ -17,6 +17,7 @@ from jax._src.lax.convolution.primitive import conv_general_dilated_p
 from jax._src.lax.fft import fft_p
 from jax._src.lax.lax import cumulative
 from jax._src.lax.linalg.cholesky import cholesky_p
+from jax._src.lax.linalg.determinants import det_3x3_p
 from jax._src.lax.linalg.triangular import triangular_solve_p
 from jax._src.lax.parallel.sums import psum_p
 from jax._src.lax.slicing import bounds, gathers, scatters, slices
@@ -104,7 +105,7 @@ for _primitive in (
     *(lax.dot_general_p, conv_general_dilated_p, lax.rng_uniform_p, psum_p),
     *(lax.reduce_p, lax.reduce_sum_p, lax.reduce_prod_p, cumulative.cumsum_p),
     *(cumulative.cumprod_p, cumulative.cummax_p, cumulative.cummin_p),
-    *(cumulative.cumlogsumexp_p, triangular_solve_p, cholesky_p),
+    *(cumulative.cumlogsumexp_p, triangular_solve_p, cholesky_p, det_3x3_p),
     *(windowed_reductions.reduce_window_p, windowed_reductions.reduce_window_sum_p),
     *(basic.lgamma_p, basic.digamma_p, basic.polygamma_p, basic.zeta_p, basic.erf_inv_p),
     *(basic.bessel_i0e_p, basic.bessel_i1e_p, incomplete.igamma_p, incomplete.igammac_p),

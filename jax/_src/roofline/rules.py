@@ -322,7 +322,7 @@ _NAMES: tuple[tuple[RooflineRule, str], ...] = (
         _nothing,
         """acosh add_any after_all approx_top_k argmax argmin asinh atan2 atanh axis_index
         bitcast_convert_type broadcast_in_dim cholesky cholesky_update clamp clz complex concatenate
-        cond convert_element_type copy create_token custom_linear_solve debug_print device_put
+        cond convert_element_type copy create_token custom_linear_solve debug_print det_3x3 device_put
         dynamic_slice dynamic_update_slice eig eigh empty empty2 eq_to erfinv exp2 fft geqp3 geqrf hessenberg
         householder_product igamma igamma_grad_a igammac iota le_to lt_to lu lu_pivots_to_permutation
         mulhi name nextafter optimization_barrier ormqr pad platform_index polygamma population_count

@@ -22,6 +22,7 @@ from jax._src.lax.linalg.common import (
     permute_rows,
     real_dtype,
 )
+from jax._src.lax.linalg.determinants import det_3x3
 from jax._src.numpy import reductions, util
 from jax._src.numpy.array_constructors import asarray
 from jax._src.numpy.linalg.common import check_matrix, check_square, export, inexact
@@ -529,12 +530,7 @@ def _det_impl(a):
     if n == 2:
         return a[..., 0, 0] * a[..., 1, 1] - a[..., 0, 1] * a[..., 1, 0]
     if n == 3:
-        # By cofactors of the first row, with fewer products than the sum over permutations
-        return (
-            a[..., 0, 0] * (a[..., 1, 1] * a[..., 2, 2] - a[..., 1, 2] * a[..., 2, 1])
-            - a[..., 0, 1] * (a[..., 1, 0] * a[..., 2, 2] - a[..., 1, 2] * a[..., 2, 0])
-            + a[..., 0, 2] * (a[..., 1, 0] * a[..., 2, 1] - a[..., 1, 1] * a[..., 2, 0])
-        )
+        return det_3x3(a)
     return _det_by_lu(a)
 
 
