@@ -419,4 +419,4 @@ def test_explained_misses_name_static_arguments(caplog):
         f(X, k=2)
     assert "now 2 and before 1" in caplog.text
     assert "now 3 and before 2 for 'k'" in caplog.text
-    assert "now [2] and before [" in caplog.text
+    assert "now 2 and before 3 for 'k'" in caplog.text  # the default of s is 1

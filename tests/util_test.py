@@ -7,6 +7,7 @@ import textwrap
 import threading
 import traceback
 import types
+import unittest.mock
 import warnings
 import weakref
 from functools import partial
@@ -355,12 +356,10 @@ class CachesTest(parameterized.TestCase):
 
     def test_test_event(self):
         seen = []
-        util.test_event("nobody listens")
-        util.test_event_listener = lambda *args: seen.append(args)
-        try:
+        with unittest.mock.patch.object(util, "test_event_listener", None):
+            util.test_event("nobody listens")
+            util.test_event_listener = lambda *args: seen.append(args)
             util.test_event("traced", 3)
-        finally:
-            util.test_event_listener = None
         self.assertEqual(seen, [("traced", 3)])
 
     def test_distributed_debug_log(self):

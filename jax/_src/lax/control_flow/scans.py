@@ -124,7 +124,9 @@ def scan(
             f"lax.scan: `unroll` must be a `bool` or a non-negative `int`, got {unroll}."
         )
     unroll = max(unroll, 1)
-    if length // unroll < 2:  # XLA leaves no loop, and its reports would come in any order
+    if (
+        bar is not None and core.is_constant_dim(length) and length // unroll < 2
+    ):  # XLA leaves no loop, and its reports would come in any order
         bar = None
     closed, fixed, forwarded = _without_forwarded(closed, len(consts), n)
     if fixed:

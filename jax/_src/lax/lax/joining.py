@@ -14,6 +14,7 @@ from jax._src.late_binding import late
 from jax._src.lax import rules
 from jax._src.lax.lax import sharding as shardings
 from jax._src.lax.lax.arithmetic import sub
+from jax._src.lax.lax.create import full
 from jax._src.lax.lax.select import select
 from jax._src.lax.lax.shape import broadcast_in_dim, expand_dims, squeeze
 from jax._src.lax.rules import LINEAR, check_same_dtypes, standard_primitive
@@ -494,7 +495,7 @@ def _pad_batch(args, bdims, *, padding_config):
         filler = np.zeros((), x.dtype)
     out = pad_p.bind(x, filler, padding_config=config)
     # Pad the mask without the batch dimension, which all batch elements share.
-    one = late.full(tuple_delete(x.shape, xdim), True, np.bool_)
+    one = full(tuple_delete(x.shape, xdim), True, np.bool_)
     kept = pad_p.bind(one, np.zeros((), np.bool_), padding_config=padding_config)
     dims = tuple([d for d in range(out.ndim) if d != xdim])
     kept = broadcast_in_dim(kept, out.shape, dims)
