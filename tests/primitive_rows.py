@@ -15,7 +15,6 @@ import jax.numpy as jnp
 from jax import lax
 from jax._src import ad_checkpoint, ad_util
 from jax._src.lax import lax as lax_internal, windowed_reductions
-from jax._src.lax.linalg.determinants import det_3x3
 from jax._src.lax.linalg.qr import geqp3, geqrf
 from jax.experimental.layout import Layout, with_layout_constraint
 from jax.extend.core.primitives import call_p, closed_call_p
@@ -354,7 +353,7 @@ ROWS = [
     Row("random_gamma", lambda k, a: jax.random.gamma(jax.random.wrap_key_data(k), a), [KEY, POSITIVE], 0, sharded=False),
     # Linear algebra
     matrix("cholesky", linalg.cholesky, [SYMMETRIC]),
-    matrix("det_3x3", det_3x3, [numbers(3, 3)]),
+    matrix("det_3x3", jnp.linalg.det, [numbers(3, 3)]),
     matrix("cholesky_update", linalg.cholesky_update, [np.triu(SYMMETRIC), numbers(3)], 2, dtypes=("float32",)),
     matrix("triangular_solve", lambda a, b: linalg.triangular_solve(a, b, left_side=True, lower=True),
            [np.tril(SYMMETRIC), numbers(3, 2)]),
