@@ -44,7 +44,9 @@ TEST(ErfInvTest, NumbersOfAllSizes) {
   }
   const std::vector<float> y = Inverses(x, 3);
   for (size_t i = 0; i < x.size(); ++i) {
-    if (std::abs(x[i]) < 1) EXPECT_LT(Error(x[i], y[i]), 4) << x[i] << " " << y[i];
+    if (std::abs(x[i]) < 1) {
+      EXPECT_LT(Error(x[i], y[i]), 4) << x[i] << " " << y[i];
+    }
   }
   EXPECT_EQ(y, Inverses(x, 1));
 }
