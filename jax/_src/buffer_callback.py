@@ -9,6 +9,7 @@ import numpy as np
 
 from jax._src import core, dispatch, dtypes, effects, traceback_util
 from jax._src.ffi import checked_aliases
+from jax._src.host_functions import HostFunction
 from jax._src.interpreters import mlir
 from jax._src.interpreters.pxla.placement import ignore_shardings_of
 from jax._src.lib import ffi
@@ -210,7 +211,7 @@ def _lower(
             )
 
     index = len(module_ctx.host_callbacks)
-    module_ctx.add_host_callback(call_flat)
+    module_ctx.add_host_callback(HostFunction(call_flat, has_side_effect))
     device = _PLATFORMS[platforms[0]]
     target = f"xla_buffer_python_{device}_callback"
     if command_buffer_compatible and device == "gpu":

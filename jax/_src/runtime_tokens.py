@@ -3,25 +3,18 @@
 from __future__ import annotations
 
 import atexit
-import contextlib
 import threading
-import time
-import weakref
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
-from jax._src import core
+from jax._src import core, host_functions
 from jax._src.array_impl import ArrayImpl, device_sharding
 from jax._src.device_put.values import REUSE, device_put_value
-from jax._src.interpreters.mlir.callbacks import running_calls
 from jax._src.late_binding import late
-from jax._src.lib import Client, Device
+from jax._src.lib import Device
 from jax._src.sharding_impls import GSPMDSharding
-
-# Clients of programs that call pure functions on the host, which they run without tokens.
-_clients: weakref.WeakSet[Client] = weakref.WeakSet()
 
 
 class RuntimeTokenSet(threading.local):
@@ -49,10 +42,6 @@ class RuntimeTokenSet(threading.local):
     def set_output_runtime_token(self, device: Device, token: Any) -> None:
         """Store the token of a program with unordered effects."""
         self.output_runtime_tokens[device] = token
-
-    def wait_at_exit(self, client: Client) -> None:
-        """Have the end of the process wait for a client's results, which functions on the host may still compute."""
-        _clients.add(client)
 
     def clear(self) -> None:
         self.current_tokens = {}
@@ -101,14 +90,4 @@ def _at_exit() -> None:
     try:
         wait_for_tokens()
     finally:
-        _wait_for_pure_functions()
-
-
-def _wait_for_pure_functions() -> None:
-    """Wait for results that functions on the host may still compute: a thread that enters Python later ends the process."""
-    for client in _clients:
-        for array in client.live_arrays():
-            with contextlib.suppress(Exception):  # nobody asks for this result any more
-                array.block_until_ready()
-    while running_calls:  # for results that are not live
-        time.sleep(0.001)
+        host_functions.wait_for_pure_functions()

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from jax._src import config, core, lib
+from jax._src.host_functions import HostFunction
 from jax._src.interpreters.mlir.constants import ir_constant
 from jax._src.interpreters.mlir.context import LoweringRuleContext
 from jax._src.interpreters.mlir.custom_call import custom_call
@@ -29,9 +30,6 @@ from jax._src.sharding_impls import (
     SPMDAxisContext,
     replicated_hlo_sharding,
 )
-
-# The calls of functions on the host that have not ended. The end of the process waits for them.
-running_calls: set[object] = set()
 
 # These platforms use the same calling convention: an index into the executable's callbacks. On TPUs,
 # values are transferred.
@@ -107,10 +105,8 @@ def emit_python_callback(
             result_types = [token_type(), *result_types]
             result_layouts = [(), *result_layouts]
 
-    call_on_host = _checked(
-        callback, result_types_of(result_avals), ordered, ordered and returns_token
-    )
-    call_on_host.has_side_effect = has_side_effect  # type: ignore[attr-defined]
+    checked = _checked(callback, result_types_of(result_avals), ordered, ordered and returns_token)
+    call_on_host = HostFunction(checked, has_side_effect)
     index = len(module_ctx.host_callbacks)
     module_ctx.add_host_callback(call_on_host)
 
@@ -207,11 +203,7 @@ def _checked(
     """Wraps `callback` for the runtime: handles tokens, and checks and converts the results."""
 
     def call_on_host(*args: Any) -> Any:
-        running_calls.add(call := object())
-        try:
-            outs = as_results(callback(*args[token_in:]), expected)
-        finally:
-            running_calls.discard(call)
+        outs = as_results(callback(*args[token_in:]), expected)
         return (None, *outs) if token_out else outs
 
     return call_on_host

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
 import numpy as np
 
-from jax._src import compiler, config, core, dtypes, lib
+from jax._src import compiler, config, core, dtypes, host_functions, lib
 from jax._src.array_impl import ArrayImpl, aval_with_sharding, device_sharding
 from jax._src.errors import JaxRuntimeError
 from jax._src.interpreters import mlir
@@ -313,8 +313,8 @@ class MeshExecutable:
 
     __slots__ = (
         "xla_executable", "_info", "_placement", "_device_list", "_in_shardings", "_out_shardings",
-        "_keepalive", "_has_host_callbacks", "_has_impure_callbacks", "_unsafe_call", "_layouts", "_in_device_layouts",
-        "__weakref__",
+        "_keepalive", "_has_host_callbacks", "_has_impure_callbacks", "_unsafe_call", "_layouts",
+        "_in_device_layouts", "__weakref__",
     )  # fmt: skip
 
     def __init__(
@@ -334,9 +334,7 @@ class MeshExecutable:
         self._in_shardings = in_shardings
         self._out_shardings = out_shardings
         self._has_host_callbacks = bool(lowered.host_callbacks)
-        self._has_impure_callbacks = any(
-            getattr(call, "has_side_effect", True) for call in lowered.host_callbacks
-        )
+        self._has_impure_callbacks = not host_functions.are_pure(lowered.host_callbacks)
         # Keeps the callbacks alive, since the program calls them by address.
         self._keepalive = (lowered.keepalive, lowered.host_callbacks)
         self._layouts: tuple[list[Any], list[Any]] | None = None
@@ -558,7 +556,7 @@ class ExecuteReplicated:
         self.has_unordered_effects = bool(info.unordered_effects)
         self.has_impure_callbacks = executable._has_impure_callbacks
         if executable._has_host_callbacks and not self.has_impure_callbacks:
-            late.runtime_tokens.wait_at_exit(executable.xla_executable.client)
+            host_functions.wait_at_exit(executable.xla_executable.client)
         self.devices = tuple(placement.devices)
         self.before_run: Callable[[], None] | None = None
         if (observe := distributed_state.observe_program) is not None:

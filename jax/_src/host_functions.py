@@ -1,0 +1,58 @@
+"""Functions of this process that programs call on the host, and what the end of the process waits for."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+import weakref
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from jax._src.lib import Client
+
+_running: set[object] = set()  # the calls that have not ended
+_clients: weakref.WeakSet[Client] = weakref.WeakSet()  # of programs that call pure functions only
+
+
+class HostFunction:
+    """A function on the host, as the runtime calls it.
+
+    Args:
+      fun: the function.
+      has_side_effect: whether it does more than computing its results. If not, programs that call it
+        need no tokens, and are called by native code.
+    """
+
+    __slots__ = ("_fun", "has_side_effect")
+
+    def __init__(self, fun: Callable[..., object], has_side_effect: bool):
+        self._fun = fun
+        self.has_side_effect = has_side_effect
+
+    def __call__(self, *args: object) -> object:
+        _running.add(call := object())
+        try:
+            return self._fun(*args)
+        finally:
+            _running.discard(call)
+
+
+def are_pure(functions: Iterable[object]) -> bool:
+    """Whether none of the functions that a program calls has side effects; what is not known to have none has some."""
+    return all(isinstance(f, HostFunction) and not f.has_side_effect for f in functions)
+
+
+def wait_at_exit(client: Client) -> None:
+    """Has the end of the process wait for a client's results, which pure functions may still compute."""
+    _clients.add(client)
+
+
+def wait_for_pure_functions() -> None:
+    """Waits for what pure functions still compute: a thread that entered Python after its end would abort the process."""
+    for client in _clients:
+        array: Any
+        for array in client.live_arrays():
+            with contextlib.suppress(Exception):  # nobody asks for this result any more
+                array.block_until_ready()
+    while _running:  # for results that are not live
+        time.sleep(0.001)
