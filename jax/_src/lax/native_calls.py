@@ -94,6 +94,25 @@ def call(
     ).results
 
 
+def lowering_of_float32(target: str, otherwise: Any, min_size: int) -> Any:
+    """Return a rule that calls a kernel of one operand and no attributes for many numbers of float32.
+
+    Args:
+      target: the kernel.
+      otherwise: the rule for other dtypes, for several devices, and where there is no kernel.
+      min_size: the number of elements from which on it is called. Fewer are better computed together
+        with what is around.
+    """
+
+    def lower(ctx, x):
+        (aval,) = ctx.avals_in
+        if aval.dtype == np.float32 and can_call_whole(ctx, target) and aval.size >= min_size:
+            return call(ctx, target, [x], ctx.avals_in, ctx.avals_out, {})
+        return otherwise(ctx, x)
+
+    return lower
+
+
 def call_along(
     ctx: Any,
     target: str,

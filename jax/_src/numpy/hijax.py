@@ -14,7 +14,7 @@ from jax._src import core, dtypes
 from jax._src.api import vmap
 from jax._src.numpy import util
 from jax._src.numpy.manipulation import moveaxis
-from jax._src.numpy.searching import _METHODS, searchsorted_arrays
+from jax._src.numpy.searching import METHODS, searchsorted_arrays
 from jax._src.typing import Array, ArrayLike
 
 
@@ -53,8 +53,8 @@ def searchsorted(
     batch_dims, dimension = operator.index(batch_dims), operator.index(dimension)
     if side not in ("left", "right"):
         raise ValueError(f"invalid argument side={side!r}, expected 'left' or 'right'")
-    if method not in _METHODS:
-        raise ValueError(f"invalid argument method={method!r}, expected one of {sorted(_METHODS)}")
+    if method not in METHODS:
+        raise ValueError(f"invalid argument method={method!r}, expected one of {sorted(METHODS)}")
     if a.dtype != v.dtype:
         raise ValueError(f"dtypes of sorted_arr and query must match; got {a.dtype} and {v.dtype}")
     if not 0 <= batch_dims <= min(a.ndim, v.ndim):

@@ -21,7 +21,7 @@ from jax._src.numpy.ufuncs_binary import greater_equal
 from jax._src.numpy.util import export
 from jax._src.typing import ArrayLike
 
-_METHODS = ("compare_all", "scan", "scan_unrolled", "sort")
+METHODS = ("compare_all", "scan", "scan_unrolled", "sort")
 
 
 @export
@@ -58,8 +58,8 @@ def searchsorted(
         a, v, sorter = util.ensure_arraylike("searchsorted", a, v, sorter)
     if side not in ("left", "right"):
         raise ValueError(f"invalid argument side={side!r}, expected 'left' or 'right'")
-    if method not in _METHODS:
-        raise ValueError(f"invalid argument method={method!r}, expected one of {[*_METHODS]}")
+    if method not in METHODS:
+        raise ValueError(f"invalid argument method={method!r}, expected one of {[*METHODS]}")
     if a.ndim != 1:
         raise ValueError("a should be 1-dimensional")
     return searchsorted_arrays(a, v, sorter, side=side, method=method)
@@ -137,8 +137,8 @@ def digitize(
     x, bins = util.ensure_arraylike("digitize", x, bins)
     if bins.ndim != 1:
         raise ValueError(f"digitize: bins must be a 1-dimensional array; got {bins=}")
-    if method is not None and method not in _METHODS:
-        raise ValueError(f"invalid argument method={method!r}, expected one of {[*_METHODS]}")
+    if method is not None and method not in METHODS:
+        raise ValueError(f"invalid argument method={method!r}, expected one of {[*METHODS]}")
     return _digitize(x, bins, right=bool(right), method=method or "scan")
 
 

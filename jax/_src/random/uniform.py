@@ -1,6 +1,7 @@
 """Random bits, uniform numbers, random integers and permutations."""
 
 import bisect
+import functools
 import math
 import operator
 from typing import Any
@@ -295,7 +296,8 @@ def shuffle(key, x, *, axis):
         _, y = lax.sort_key_val(sort_keys, x, axis)
         if not is_constant:
             # The size decides how many rounds there are, when the program is called.
-            has_round = lax.gt(lax.convert_element_type(x.size, np.int32), np.int32(_SIZES[i]))
+            most = _largest_size(i)
+            has_round = lax.gt(lax.convert_element_type(x.size, np.int32), np.int32(most))
             y = lax.select(lax.broadcast(has_round, x.shape), y, x)
         x = y
     return x
@@ -306,8 +308,12 @@ def _rounds(size):
 
 
 _MAX_ROUNDS = _rounds(2**31 - 1)
-# The largest sizes that 0, 1, 2 rounds are for
-_SIZES = [bisect.bisect_right(range(2**31), i, key=_rounds) - 1 for i in range(_MAX_ROUNDS)]
+
+
+@functools.cache
+def _largest_size(rounds):
+    """The largest number of elements that so many rounds are for."""
+    return bisect.bisect_right(range(2**31), rounds, key=_rounds) - 1
 
 
 def _shuffle_range(key, *, n, dtype):

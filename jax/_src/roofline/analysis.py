@@ -38,9 +38,9 @@ def roofline(
 ) -> Callable[..., tuple[Any, RooflineResult]]:
     """Estimates the costs of a function on one device, without compiling it.
 
-    The costs are sums over the operations that the results depend on. The body of a `scan` counts once, and `while_loop` and
-    `cond` count as nothing. Operations without a rule count as nothing, with a warning; see
-    `register_roofline`.
+    The costs are sums over the operations that the results depend on. The body of a `scan` counts
+    once, and `while_loop` and `cond` count as nothing. Operations without a rule count as nothing,
+    with a warning; see `register_roofline`.
 
     Args:
       f: the function.

@@ -124,10 +124,8 @@ def scan(
             f"lax.scan: `unroll` must be a `bool` or a non-negative `int`, got {unroll}."
         )
     unroll = max(unroll, 1)
-    if (
-        bar is not None and core.is_constant_dim(length) and length // unroll < 2
-    ):  # XLA leaves no loop, and its reports would come in any order
-        bar = None
+    if bar is not None and core.is_constant_dim(length) and length // unroll < 2:
+        bar = None  # XLA leaves no loop, and its reports would come in any order
     closed, fixed, forwarded = _without_forwarded(closed, len(consts), n)
     if fixed:
         consts = [*[init_flat[i] for i in fixed], *consts]

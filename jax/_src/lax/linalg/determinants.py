@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
-
 from jax._src.interpreters import mlir
 from jax._src.lax import lax, native_calls, slicing
 from jax._src.lax.linalg.common import linalg_primitive
@@ -61,27 +59,16 @@ def _jvp(da, out, a):
 
 
 _lower = mlir.lower_fun(_compute, multiple_results=False)
-_KERNEL = "jaxlib_ext_determinants_3x3"
-_MIN_KERNEL_SIZE = 1 << 9  # fewer are better computed together with what is around
-
-
-def _lower_cpu(ctx, a):
-    """Call the native kernel, which reads four matrices at a time instead of single elements."""
-    (aval,) = ctx.avals_in
-    if (
-        aval.dtype != np.float32
-        or not native_calls.can_call_whole(ctx, _KERNEL)
-        or aval.size < 9 * _MIN_KERNEL_SIZE
-    ):
-        return _lower(ctx, a)
-    return native_calls.call(ctx, _KERNEL, [a], ctx.avals_in, ctx.avals_out, {})
-
 
 det_3x3_p = linalg_primitive(
     "det_3x3",
     FLOAT | COMPLEX,
     (2,),
     _shape,
-    lower={None: _lower, "cpu": _lower_cpu},
+    lower={
+        None: _lower,
+        # The kernel reads four matrices at a time, instead of single elements.
+        "cpu": native_calls.lowering_of_float32("jaxlib_ext_determinants_3x3", _lower, 9 << 9),
+    },
     jvp=(_jvp,),
 )

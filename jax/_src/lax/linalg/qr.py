@@ -221,7 +221,9 @@ def _qr_jvp(primals, tangents, **params):
         dq1 = lax.add(dq1, matmul(columns(q, k, m), rows(omega, k, m)))
         dq = lax.concatenate([dq1, _complement_tangent(q, dq1, rows(omega, k, m))], q.ndim - 1)
     dr = dr1
-    if core.possibly_greater(n, k) if is_reduced else n > k:
+    # A rest that turns out to have no columns does no harm where Q is reduced; else it has to be known.
+    has_rest = core.possibly_greater(n, k) if is_reduced else n > k
+    if has_rest:
         rest = columns(r, k, n)
         moved = matmul(mH(q), matmul(dq, rest))
         dr = lax.concatenate([dr1, lax.sub(matmul(mH(q), columns(dx, k, n)), moved)], dr1.ndim - 1)

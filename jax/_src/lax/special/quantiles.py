@@ -79,25 +79,14 @@ def _erfinv(x):
 
 
 _lower_erfinv = mlir.lower_fun(wide_enough(_erfinv), multiple_results=False)
-_KERNEL = "jaxlib_ext_erf_inv"
-_MIN_KERNEL_SIZE = 1 << 12  # fewer are better computed together with what is around
-
-
-def _lower_erfinv_cpu(ctx, x):
-    """Call the native kernel, which needs no logarithm of most numbers."""
-    (aval,) = ctx.avals_in
-    if (
-        aval.dtype != np.float32
-        or not native_calls.can_call_whole(ctx, _KERNEL)
-        or aval.size < _MIN_KERNEL_SIZE
-    ):
-        return _lower_erfinv(ctx, x)
-    return native_calls.call(ctx, _KERNEL, [x], ctx.avals_in, ctx.avals_out, {})
-
 
 erfinv_p = unary_primitive(
     "erfinv",
     FLOAT,
-    lower={None: _lower_erfinv, "cpu": _lower_erfinv_cpu},
+    lower={
+        None: _lower_erfinv,
+        # The kernel needs no logarithm of most numbers.
+        "cpu": native_calls.lowering_of_float32("jaxlib_ext_erf_inv", _lower_erfinv, 1 << 12),
+    },
     jvp=lambda g, out, x: mul(g, mul(const(x, math.sqrt(math.pi) / 2), exp(mul(out, out)))),
 )

@@ -66,9 +66,8 @@ def logpdf(x: ArrayLike, b: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1)
     y, b = _inside(z), _positive(b)
     finite = where(b == np.inf, 1, b)
     out = lax.log(finite) - (finite + 1) * lax.log(y)
-    out = where(
-        b == np.inf, where(z == 1, np.inf, lax.full_like(z, -np.inf)), out
-    )  # All mass is at 1.
+    all_at_one = where(z == 1, np.inf, lax.full_like(z, -np.inf))
+    out = where(b == np.inf, all_at_one, out)
     out = where(z < 1, -np.inf, where(z == z, out, np.nan))
     return log_per_scale(_defined(out, b), scale)
 
