@@ -19,15 +19,16 @@ Four Load(const float* from) {
   return x;
 }
 
+// Of four rows of four numbers, makes the columns.
 void Transpose(Four& a, Four& b, Four& c, Four& d) {
-  const Four even_ab = __builtin_shufflevector(a, b, 0, 4, 1, 5);
-  const Four odd_ab = __builtin_shufflevector(a, b, 2, 6, 3, 7);
-  const Four even_cd = __builtin_shufflevector(c, d, 0, 4, 1, 5);
-  const Four odd_cd = __builtin_shufflevector(c, d, 2, 6, 3, 7);
-  a = __builtin_shufflevector(even_ab, even_cd, 0, 1, 4, 5);
-  b = __builtin_shufflevector(even_ab, even_cd, 2, 3, 6, 7);
-  c = __builtin_shufflevector(odd_ab, odd_cd, 0, 1, 4, 5);
-  d = __builtin_shufflevector(odd_ab, odd_cd, 2, 3, 6, 7);
+  const Four low_ab = __builtin_shufflevector(a, b, 0, 4, 1, 5);
+  const Four high_ab = __builtin_shufflevector(a, b, 2, 6, 3, 7);
+  const Four low_cd = __builtin_shufflevector(c, d, 0, 4, 1, 5);
+  const Four high_cd = __builtin_shufflevector(c, d, 2, 6, 3, 7);
+  a = __builtin_shufflevector(low_ab, low_cd, 0, 1, 4, 5);
+  b = __builtin_shufflevector(low_ab, low_cd, 2, 3, 6, 7);
+  c = __builtin_shufflevector(high_ab, high_cd, 0, 1, 4, 5);
+  d = __builtin_shufflevector(high_ab, high_cd, 2, 3, 6, 7);
 }
 
 // The determinants of four matrices, which are side by side.
