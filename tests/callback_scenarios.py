@@ -199,6 +199,7 @@ add(
     grad_constant=lambda: jax.grad(lambda x: then(io_callback(record("g"), None, 1.0), x))(1.0),
     remat=lambda: jax.jit(jax.checkpoint(lambda x: then(io_ordered("r", x), x)))(1.0),
     remat_grad=lambda: jax.grad(jax.checkpoint(lambda x: then(io_ordered("r", 1.0), x)))(1.0),
+    remat_derivative=lambda: jax.grad(jax.checkpoint(lambda x: then(io_ordered("r", x), x)))(1.0),
     custom_jvp=lambda: jax.jit(cj)(1.0),
     custom_jvp_grad=lambda: jax.grad(cj)(1.0),
     custom_vjp=lambda: jax.jit(cv)(1.0),

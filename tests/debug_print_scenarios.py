@@ -80,6 +80,25 @@ def grad_of_checkpoint(f, policy):
     return jax.grad(loss)(X)
 
 
+def grad_of_checkpoint_of(f, policy=None):
+    """The gradient where the results of a function are needed, but not its derivative."""
+
+    def loss(x):
+        return (f(lax.stop_gradient(x)) * jnp.sin(x)).sum()
+
+    return jax.jit(jax.grad(jax.checkpoint(loss, policy=policy)))(X)
+
+
+def counting(f):
+    return lambda x: lax.fori_loop(0, 2, lambda i, c: f(c), x)
+
+
+def linear_solve(f):
+    return lambda b: lax.custom_linear_solve(
+        lambda v: v * 2, b, lambda _, b: f(b) / 4, lambda _, b: b
+    )
+
+
 def known(f):
     """A function of which a part is known in partial evaluation."""
 
@@ -119,6 +138,19 @@ programs = dict(
         f, policies.offload_dot_with_no_batch_dims("device", "pinned_host")
     ),
     grad_of_checkpoint_sin=lambda f: grad_of_checkpoint(f, lambda prim, *_, **__: prim.name == "sin"),
+    grad_of_checkpoint_of_custom_jvp=lambda f: jax.grad(jax.checkpoint(lambda x: f.jvp(x).sum()))(X),
+    grad_of_checkpoint_of_custom_vjp=lambda f: jax.grad(jax.checkpoint(lambda x: f.vjp(x).sum()))(X),
+    checkpoint_of_known=lambda f: grad_of_checkpoint_of(f),
+    checkpoint_of_known_custom_jvp=lambda f: grad_of_checkpoint_of(f.jvp),
+    checkpoint_of_known_custom_vjp=lambda f: grad_of_checkpoint_of(f.vjp),
+    checkpoint_of_known_linear_solve=lambda f: grad_of_checkpoint_of(linear_solve(f)),
+    checkpoint_of_known_while=lambda f: grad_of_checkpoint_of(counting(f)),
+    checkpoint_of_stored_while=lambda f: grad_of_checkpoint_of(
+        counting(f), policies.everything_saveable
+    ),
+    checkpoint_of_checkpoint=lambda f: jax.grad(
+        jax.checkpoint(lambda x: jax.checkpoint(f)(jnp.sin(f(x))).sum())
+    )(X),
     jit_of_grad_of_checkpoint=lambda f: jax.jit(jax.grad(jax.checkpoint(f.sum)))(X),
     scan=lambda f: scan_of(f)(np.float32(1)),
     grad_of_scan=lambda f: jax.grad(scan_of(f))(np.float32(1)),

@@ -197,8 +197,8 @@ def _check_effects(jaxpr) -> None:
 
 def _remat_linearize(primals, tangents, *, jaxpr, prevent_cse, differentiated, policy):
     nonzeros = tuple([type(t) is not Zero for t in tangents])
+    parts = split(jaxpr, nonzeros, policy)  # the errors of derivatives inside come first
     _check_effects(jaxpr)
-    parts = split(jaxpr, nonzeros, policy)
     n = len(jaxpr.out_avals)
     if config.log_checkpoint_residuals.value:
         _log_residuals(parts.primal.jaxpr, n, parts.needed)
