@@ -20,11 +20,13 @@ import jax
 import jax.numpy as jnp
 from jax import export
 from jax._src import config, core, effects, test_util as jtu
-from jax._src.export import _export, serialization
+from jax._src.export import _export, bytecode, serialization
 from jax._src.export.bytecode import check_module
+from jax._src.export.versions import stablehlo_version
 from jax._src.interpreters import mlir
+from jax._src.lib import _jax
 from jax._src.lib.mlir import ir
-from jax._src.lib.mlir.dialects import hlo
+from jax._src.lib.mlir.dialects import func, hlo
 
 jtu.request_cpu_devices(8)
 
@@ -139,6 +141,38 @@ def test_memory_of_the_check():
             peak = tracemalloc.get_traced_memory()[1]
             tracemalloc.stop()
         assert peak < 2 * len(data) + 20_000, (peak, len(data))
+
+
+def test_large_attributes_of_many_operations(monkeypatch):
+    """The compiler's reader converts them anew for each operation, which takes hours if nothing counts them."""
+    monkeypatch.setattr(bytecode, "_MAX_CONVERTED", 10_000)
+    monkeypatch.setattr(bytecode, "_CONVERTED_OF_BYTE", 0)
+
+    def module(num_operations, attribute):
+        with mlir.make_ir_context(), ir.Location.unknown():
+            scalar = ir.RankedTensorType.get((), ir.F32Type.get())
+            version = ir.IntegerAttr.get(ir.IntegerType.get_signless(32), 4)
+            extra = ir.Attribute.parse(attribute)
+            module = ir.Module.create()
+            with ir.InsertionPoint(module.body):
+                main = func.FuncOp("main", ir.FunctionType.get([scalar], [scalar]))
+                (value,) = main.add_entry_block().arguments
+                with ir.InsertionPoint(main.entry_block):
+                    for _ in range(num_operations):
+                        op = hlo.CustomCallOp(
+                            [scalar], [value], call_target_name="f", api_version=version
+                        )
+                        op.attributes["x"] = extra
+                        value = op.result
+                    func.return_([value])
+            return bytes(_jax.mlir.serialize_portable_artifact(module, stablehlo_version(), True))
+
+    array = str([f"{i}" for i in range(300)]).replace("'", '"')
+    text = f'"{"a" * 400_000}"'
+    for attribute in (array, text):
+        check_module(module(20, attribute))
+        with pytest.raises(ValueError, match="large attributes of many operations"):
+            check_module(module(200, attribute))
 
 
 def test_names_that_are_no_text():

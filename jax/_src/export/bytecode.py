@@ -31,6 +31,7 @@ from jax._src.export.bytecode_grammar import (
     VALUES,
     Tag,
 )
+from jax._src.export.bytecode_reader import Reader, read_long
 
 _MAGIC = b"ML\xefR"
 _VERSION = 6  # of the bytecode
@@ -39,6 +40,9 @@ _OLD_STARTS = (_MAGIC + b"\x01StableHLO_v0.", _MAGIC + b"\x03MLIR")
 _ON_PATH = 0xFFFF  # instead of the depth of an attribute, while it is not known
 _MAX_DEPTH = 2000  # of attributes in attributes: locations are as deep as Python's stack
 _MAX_PARTS = 1_000_000  # of an attribute, besides those that have bytes of their own
+# The reader converts the attributes of each operation, also those that others have, too: parts of all, besides
+# some for each byte of the module, and the characters that take as long as a part.
+_MAX_CONVERTED, _CONVERTED_OF_BYTE, _CHARACTERS_OF_PART = 1_000_000, 16, 4000
 _MAX_REGIONS = 200  # in one another; Python's stack ends the tracing of loops and branches before
 _MAX_RANK = 1000
 _MAX_CACHED = 1000  # types of constants that are kept
@@ -89,6 +93,7 @@ _FIELDS_OF_ATTRIBUTES, _FIELDS_OF_TYPES = _grammar(ATTRIBUTES), _grammar(TYPES)
 _TAGS = {letter: frozenset(map(_number, tags)) for letter, tags in KINDS.items()}
 _REFERENCES = {*_TAGS, "a", "t"}
 _LOCATIONS = _TAGS["l"]
+_STRING_TAGS = _TAGS["k"] | _TAGS["S"]
 _TAGS_OF_VALUES, _TAGS_OF_TENSORS = (frozenset(map(_number, tags)) for tags in (VALUES, TENSORS))
 _INTEGER, _COMPLEX_BUILTIN = _number(("builtin", 0)), _number(("builtin", 9))
 _BIT, _COMPLEX, _TENSOR, _BUFFER = (_number(("vhlo", n)) for n in (0, 1, 20, 25))
@@ -118,98 +123,12 @@ def check_module(data: bytes) -> None:
         raise ValueError("damaged module: it ends early") from None
 
 
-def _long(data: bytes, at: int) -> tuple[int, int]:
-    """A number, whose length is that of the zeros before the lowest bit of its first byte; and its end."""
-    first = data[at]
-    if first == 0:
-        return int.from_bytes(data[at + 1 : at + 9], "little"), at + 9
-    size = (first & -first).bit_length()
-    return int.from_bytes(data[at : at + size], "little") >> size, at + size
-
-
-class _Reader:
-    """Reads numbers of a part of the bytes."""
-
-    __slots__ = ("at", "data", "end")
-
-    def __init__(self, data: bytes, at: int, end: int):
-        self.data = data
-        self.at = at
-        self.end = end
-
-    def fail(self, problem: str) -> NoReturn:
-        raise ValueError(f"damaged module: {problem}, at byte {self.at}")
-
-    def byte(self) -> int:
-        at = self.at
-        if at >= self.end:
-            self.fail("it ends early")
-        self.at = at + 1
-        return self.data[at]
-
-    def number(self) -> int:
-        at = self.at
-        if at >= self.end:
-            self.fail("it ends early")
-        first = self.data[at]
-        if first & 1:
-            self.at = at + 1
-            return first >> 1
-        value, at = _long(self.data, at)
-        self.skip(at - self.at)
-        return value
-
-    def signed(self) -> int:
-        value = self.number()
-        return value >> 1 ^ -(value & 1)
-
-    def count(self) -> int:
-        """A number of things, each of which takes a byte at least."""
-        value = self.number()
-        if value > self.end - self.at:
-            self.fail(f"a list of {value}, with {self.end - self.at} bytes left")
-        return value
-
-    def skip(self, size: int) -> None:
-        if size > self.end - self.at:
-            self.fail(f"a part of {size} bytes, with {self.end - self.at} left")
-        self.at += size
-
-    def bytes(self, size: int) -> bytes:
-        start = self.at
-        self.skip(size)
-        return self.data[start : self.at]
-
-    def part(self, size: int) -> _Reader:
-        start = self.at
-        self.skip(size)
-        return _Reader(self.data, start, self.at)
-
-    def rest(self) -> bytes:
-        return self.data[self.at : self.end]
-
-    def section(self) -> tuple[int, _Reader]:
-        """The number of the section that follows, and what is in it."""
-        number = self.byte()
-        size = self.number()
-        if number & 0x80:  # it starts at a multiple of a number
-            alignment = self.number()
-            if alignment not in (1, 2, 4, 8, 16, 32, 64):
-                self.fail(f"a section at multiples of {alignment}")
-            while self.at % alignment:
-                self.byte()
-        return number & 0x7F, self.part(size)
-
-    def check_end(self) -> None:
-        if self.at != self.end:
-            self.fail(f"{self.end - self.at} bytes too many")
-
-
 class _Module:
     """The parts of a module, which refer to one another by index.
 
     Attributes:
-      tags: the kinds of all attributes and then of all types; `starts` says where their bytes are.
+      tags: the kinds of all attributes and then of all types; `starts` says where their bytes are, and
+        `sizes` of how many parts they consist.
     """
 
     def __init__(self, data: bytes):
@@ -220,6 +139,7 @@ class _Module:
         self.properties = array(self.code)  # where they are
         self.tags = bytearray()
         self.starts = array(self.code)
+        self.sizes = array(self.code)
         self.num_attributes = 0
         self._constants: dict[int, tuple[int, int, int]] = {}
         self._reads_left = 10_000 + 8 * len(data)  # of sizes of other types of constants
@@ -243,11 +163,11 @@ class _Module:
 
     # Sections
 
-    def _sections(self) -> dict[int, _Reader]:
+    def _sections(self) -> dict[int, Reader]:
         data = self.data
         if data[:4] != _MAGIC:
             self.fail("it does not start as MLIR bytecode")
-        reader = _Reader(data, 4, len(data))
+        reader = Reader(data, 4, len(data))
         version = reader.number()
         if version != _VERSION:
             self.fail(f"bytecode of the version {version} instead of {_VERSION}")
@@ -255,7 +175,7 @@ class _Module:
         if producer < 0 or not data[reader.at : producer].startswith(b"StableHLO_v"):
             reader.fail("it is not by StableHLO")
         reader.at = producer + 1
-        sections: dict[int, _Reader] = {}
+        sections: dict[int, Reader] = {}
         while reader.at < reader.end:
             number, part = reader.section()
             if number not in _SECTIONS or number in sections:
@@ -271,7 +191,7 @@ class _Module:
         if count > _SMALL + len(self.data) // least:
             self.fail(f"{count} {what}")
 
-    def _read_texts(self, reader: _Reader) -> None:
+    def _read_texts(self, reader: Reader) -> None:
         """The texts: their lengths, from the last to the first, then what they are."""
         count = reader.count()
         self._check_count(count, _BYTES_OF_ENTRY, "texts")
@@ -298,7 +218,7 @@ class _Module:
             self.fail(f"it refers to the {what} {number} of {count}")
         return number
 
-    def _read_dialects(self, reader: _Reader) -> list[str]:
+    def _read_dialects(self, reader: Reader) -> list[str]:
         """The names of dialects; and those of operations, into `operations`."""
         dialects: list[str] = []
         for _ in range(reader.count()):
@@ -319,7 +239,7 @@ class _Module:
             reader.fail(f"{len(self.operations)} operations instead of {total}")
         return dialects
 
-    def _read_offsets(self, dialects: list[str], offsets: _Reader, entries: _Reader) -> None:
+    def _read_offsets(self, dialects: list[str], offsets: Reader, entries: Reader) -> None:
         """Where attributes and types are, and of what kind each is."""
         counts = offsets.count(), offsets.count()
         self.num_attributes = counts[0]
@@ -366,7 +286,7 @@ class _Module:
 
     def fields(self, entry: int) -> Iterator[tuple[str, int]]:
         """Reads an attribute or type: the letter of each field, and a number or index."""
-        reader = _Reader(self.data, self.starts[entry], self.starts[entry + 1])
+        reader = Reader(self.data, self.starts[entry], self.starts[entry + 1])
         reader.number()
         grammar = _FIELDS_OF_ATTRIBUTES if entry < self.num_attributes else _FIELDS_OF_TYPES
         scalar = 0
@@ -391,14 +311,14 @@ class _Module:
                     yield "a", self._index(reader.number(), self.num_attributes, "attribute")
         reader.check_end()
 
-    def _optional(self, reader: _Reader) -> Iterator[tuple[str, int]]:
+    def _optional(self, reader: Reader) -> Iterator[tuple[str, int]]:
         number = reader.number()
         if number & 1:
             yield "q", self._index(number >> 1, self.num_attributes, "attribute")
         elif number:
             reader.fail("an optional attribute")
 
-    def _scalar(self, reader: _Reader, letter: str, scalar: int) -> int:
+    def _scalar(self, reader: Reader, letter: str, scalar: int) -> int:
         """A field that is a number, a text, or bytes, whose number is returned."""
         if letter == "s":
             return self._index(reader.number(), len(self.texts) - 1, "text")
@@ -512,16 +432,24 @@ class _Module:
             elif letter in _REFERENCES:
                 yield number
 
+    def _size_alone(self, entry: int) -> int:
+        """How many parts an attribute or type counts for without those below: one, more for long texts."""
+        if entry >= self.num_attributes or self.tags[entry] not in _STRING_TAGS:
+            return 1
+        (text,) = [number for letter, number in self.fields(entry) if letter == "s"]
+        return 1 + (self.texts[text + 1] - self.texts[text]) // _CHARACTERS_OF_PART
+
     def _check_depth(self) -> None:
         """Checks that nothing is a part of itself, or deep, or large where parts are counted as often
         as they occur, since the reader does not see that they are the same."""
         height = array("H", itertools.repeat(0, len(self.tags)))  # 0: not known yet
-        size = array(self.code, itertools.repeat(0, len(self.tags)))
+        size = self.sizes = array(self.code, itertools.repeat(0, len(self.tags)))
         largest = _MAX_PARTS + len(self.data)
         for start in range(len(self.tags)):
             if height[start]:
                 continue
-            path = [[start, self._below(start), 0, 1]]  # with the height and size of parts so far
+            # With the height and size of parts so far
+            path = [[start, self._below(start), 0, self._size_alone(start)]]
             height[start] = _ON_PATH
             while path:
                 top = path[-1]
@@ -531,7 +459,7 @@ class _Module:
                         self.fail("an attribute or type that holds itself, or is too deep")
                     if not height[part]:
                         height[part] = _ON_PATH
-                        path.append([part, self._below(part), 0, 1])
+                        path.append([part, self._below(part), 0, self._size_alone(part)])
                         break
                     top[2] = max(top[2], height[part])
                     top[3] += size[part]
@@ -545,7 +473,7 @@ class _Module:
                         path[-1][2] = max(path[-1][2], height[node])
                         path[-1][3] += size[node]
 
-    def _read_properties(self, reader: _Reader | None) -> None:
+    def _read_properties(self, reader: Reader | None) -> None:
         """Where the properties of operations are, each a list of attributes."""
         if reader is None:
             return
@@ -557,7 +485,7 @@ class _Module:
         reader.check_end()
 
     def property(self, number: int) -> Iterator[int]:
-        reader = _Reader(self.data, self.properties[number], len(self.data))
+        reader = Reader(self.data, self.properties[number], len(self.data))
         reader = reader.part(reader.number())
         while reader.at < reader.end:
             yield reader.number()
@@ -580,14 +508,14 @@ class _Values:
         uses.extend(itertools.repeat(0, count))
         self._orders = array(uses.typecode)  # values, and where the orders of their uses are
 
-    def new(self, reader: _Reader, count: int) -> range:
+    def new(self, reader: Reader, count: int) -> range:
         start = self.next
         self.next += count
         if self.next > self._end:
             reader.fail("more values than the region says")
         return range(start, self.next)
 
-    def read_orders(self, reader: _Reader, numbers: Sequence[int]) -> None:
+    def read_orders(self, reader: Reader, numbers: Sequence[int]) -> None:
         """Reads in which order the uses of some of the values are listed."""
         several = len(numbers) != 1
         for _ in range(reader.count() if several else 1):
@@ -600,7 +528,7 @@ class _Values:
             for _ in range(size):
                 reader.number()
 
-    def end(self, reader: _Reader) -> None:
+    def end(self, reader: Reader) -> None:
         if self.next != self._end:
             reader.fail("fewer values than the region says")
         listed = bytearray(self._end - self._start)
@@ -609,10 +537,10 @@ class _Values:
             if listed[number - self._start]:
                 reader.fail("two orders of the uses of a value")
             listed[number - self._start] = 1
-            self._check_order(_Reader(reader.data, at, reader.end), self.uses[number] - 1)
+            self._check_order(Reader(reader.data, at, reader.end), self.uses[number] - 1)
         del self.uses[self._start :]
 
-    def _check_order(self, reader: _Reader, uses: int) -> None:
+    def _check_order(self, reader: Reader, uses: int) -> None:
         """Checks that indices are those of all uses; or pairs of them, for those that change places."""
         encoding = reader.number()
         count, in_pairs = encoding >> 1, encoding & 1
@@ -636,15 +564,17 @@ class _Body:
         # The operation that properties have been checked for, counted from 1; and the kind of parts,
         # by its letter, that lists have been checked for
         self._checked = bytearray(len(module.properties))
+        self._converted = array(module.code, itertools.repeat(0, len(module.properties)))
+        self._conversions_left = _MAX_CONVERTED + _CONVERTED_OF_BYTE * len(module.data)
         self._lists = bytearray(module.num_attributes)
 
-    def check(self, reader: _Reader) -> None:
+    def check(self, reader: Reader) -> None:
         values = _Values(array(self.module.code), 0)
         self._block(reader, values)
         values.end(reader)
         reader.check_end()
 
-    def _region(self, reader: _Reader, uses: array[int]) -> None:
+    def _region(self, reader: Reader, uses: array[int]) -> None:
         self.depth += 1
         if self.depth > _MAX_REGIONS:
             reader.fail("regions that are too deep")
@@ -661,7 +591,7 @@ class _Body:
             values.end(reader)
         self.depth -= 1
 
-    def _block(self, reader: _Reader, values: _Values) -> None:
+    def _block(self, reader: Reader, values: _Values) -> None:
         encoding = reader.number()
         if encoding & 1:
             arguments = values.new(reader, reader.count())
@@ -681,7 +611,7 @@ class _Body:
         if module.tag_of_type(number) not in _TAGS_OF_VALUES:
             module.fail(f"a value of the type {number}")
 
-    def _operations(self, reader: _Reader, values: _Values, count: int) -> None:
+    def _operations(self, reader: Reader, values: _Values, count: int) -> None:
         """Reads operations. Most numbers are of one byte, which are read here, as calls take longer.
 
         Numbers behind the end of a part are found when all have been read.
@@ -690,41 +620,44 @@ class _Body:
         tags, num_attributes, operations = module.tags, module.num_attributes, module.operations
         num_types, end = len(tags) - num_attributes, reader.end
         checked = self._checked
+        converted = 0
         at = reader.at
         for _ in range(count):
-            operation, at = (data[at] >> 1, at + 1) if data[at] & 1 else _long(data, at)
+            operation, at = (data[at] >> 1, at + 1) if data[at] & 1 else read_long(data, at)
             parts = data[at]
             if operation >= len(operations) or parts & ~_PARTS:
                 reader.at = at
                 reader.fail(f"the operation {operation} of {len(operations)}, of the form {parts}")
             at += 1
-            location, at = (data[at] >> 1, at + 1) if data[at] & 1 else _long(data, at)
+            location, at = (data[at] >> 1, at + 1) if data[at] & 1 else read_long(data, at)
             if location >= num_attributes or tags[location] not in _LOCATIONS:
                 module.attribute_of(location, "l")
             if parts & _HAS_ATTRIBUTES:
-                number, at = _long(data, at)
+                number, at = read_long(data, at)
                 module.attribute_of(number, "d")
+                converted += module.sizes[number]
             if parts & _HAS_PROPERTIES:
-                number, at = (data[at] >> 1, at + 1) if data[at] & 1 else _long(data, at)
+                number, at = (data[at] >> 1, at + 1) if data[at] & 1 else read_long(data, at)
                 if number >= len(checked) or checked[number] != operation + 1:
                     self._check_properties(operation, number)
+                converted += self._converted[number]
             elif _OPERATIONS[operations[operation]]:
                 module.fail(f"{operations[operation]} with 0 properties")
             results = range(0)
             if parts & _HAS_RESULTS:
-                size, at = (data[at] >> 1, at + 1) if data[at] & 1 else _long(data, at)
+                size, at = (data[at] >> 1, at + 1) if data[at] & 1 else read_long(data, at)
                 reader.at = at
                 results = values.new(reader, size)
                 for _ in results:
-                    number, at = (data[at] >> 1, at + 1) if data[at] & 1 else _long(data, at)
+                    number, at = (data[at] >> 1, at + 1) if data[at] & 1 else read_long(data, at)
                     if number >= num_types or tags[num_attributes + number] not in _TAGS_OF_VALUES:
                         self._type(number)
             if parts & _HAS_OPERANDS:
-                size, at = (data[at] >> 1, at + 1) if data[at] & 1 else _long(data, at)
+                size, at = (data[at] >> 1, at + 1) if data[at] & 1 else read_long(data, at)
                 if size > end - at:
                     reader.fail(f"a list of {size}, with {end - at} bytes left")
                 for _ in range(size):
-                    number, at = (data[at] >> 1, at + 1) if data[at] & 1 else _long(data, at)
+                    number, at = (data[at] >> 1, at + 1) if data[at] & 1 else read_long(data, at)
                     if number >= len(uses) or not uses[number]:
                         reader.fail(f"a use of the value {number}, which is not there yet")
                     uses[number] += 1
@@ -740,6 +673,9 @@ class _Body:
         reader.at = at
         if at > end:
             reader.fail("it ends early")
+        self._conversions_left -= converted
+        if self._conversions_left < 0:
+            module.fail("large attributes of many operations")
 
     def _check_properties(self, operation: int, number: int) -> None:
         module = self.module
@@ -749,6 +685,7 @@ class _Body:
         given = list(itertools.islice(module.property(number), len(fields) + 1))
         if len(given) != len(fields):
             module.fail(f"{name} with {len(given)} properties")
+        self._converted[number] = 0
         for attribute, (letter, many) in zip(given, fields):
             if many:
                 module.attribute_of(attribute, "L")
@@ -760,11 +697,15 @@ class _Body:
                 module.attribute_of(attribute, letter)
             elif attribute & 1:
                 module.attribute_of(attribute >> 1, "k")
+                continue
             elif attribute:
                 module.fail(f"an optional property of {name}")
+            else:
+                continue
+            self._converted[number] += module.sizes[attribute]
         self._checked[number] = operation + 1
 
-    def _regions(self, reader: _Reader, uses: array[int]) -> None:
+    def _regions(self, reader: Reader, uses: array[int]) -> None:
         """The regions of an operation; those that use no values around them are a section."""
         encoding = reader.number()
         if not encoding & 1:
