@@ -145,6 +145,15 @@ _MAX_INTERNED = 200_000
 _interned: dict[Any, ShapedArray] = {}
 
 
+def _table_of(shape: tuple[Any, ...]) -> dict[Any, ShapedArray]:
+    """The table of avals of a shape: those with symbolic dimensions go with the scope of these."""
+    for d in shape:
+        if type(d) is not int and is_symbolic_dim(d):
+            table: dict[Any, ShapedArray] = d.scope._avals
+            return table
+    return _interned
+
+
 def canonicalize_dim(d: Any) -> Any:
     """A dimension size as an `int`; symbolic dimensions are returned unchanged."""
     if type(d) is int:
@@ -296,8 +305,9 @@ class ShapedArray(AbstractValue):
         weak_type = bool(weak_type)
         if sharding is not None:
             sharding = _normalize_sharding(sharding, len(shape))
+        table = _table_of(shape)
         full_key = (cls, shape, dtype, weak_type, sharding, manual_axis_type, memory_space)
-        self = _interned.get(full_key)
+        self = table.get(full_key)
         if self is None:
             if sharding is not None:
                 _check_divisible(shape, sharding)
@@ -310,15 +320,15 @@ class ShapedArray(AbstractValue):
             self.memory_space = memory_space
             self._hash = hash((shape, dtype, weak_type, sharding, manual_axis_type, memory_space))
             self._tangent = None
-            if len(_interned) > _MAX_INTERNED:
-                _interned.clear()
-            _interned[full_key] = self
+            if len(table) > _MAX_INTERNED:
+                table.clear()
+            table[full_key] = self
         if (
             sharding is None
             and manual_axis_type is empty_mat
             and memory_space is MemorySpace.Device
         ):
-            _interned[cls, shape, dtype, weak_type] = self
+            table[cls, shape, dtype, weak_type] = self
         return self
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:

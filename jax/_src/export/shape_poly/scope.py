@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from jax._src import source_info_util
+from jax._src.core import ShapedArray
 from jax._src.export.shape_poly import expressions as ex
 from jax._src.export.shape_poly.decision import Bounds, Decision
 from jax._src.export.shape_poly.expressions import DimTerm
@@ -66,6 +67,7 @@ class SymbolicScope:
                 f"Got the string {constraints_str!r}."
             )
         self._where = source_info_util.summarize(source_info_util.current()) or "unknown"
+        self._avals: dict[Any, ShapedArray] = {}  # with dimensions of this scope
         self._rules: list[Rule] = []
         self._constraints: list[Constraint] = []
         self._decision = Decision(self)
