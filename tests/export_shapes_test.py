@@ -465,6 +465,47 @@ def test_division_of_integers_by_zero():
         np.testing.assert_array_equal(got, want)
 
 
+@pytest.mark.parametrize("dtype", [np.int8, np.uint8, np.uint32])
+def test_indices_of_other_dtypes(dtype):
+    """Sizes may be larger than indices can be, and indices than sizes, which are 32-bit integers."""
+    rows = jax.lax.GatherDimensionNumbers((1,), (0,), (0,))
+    updates = jax.lax.ScatterDimensionNumbers((1,), (0,), (0,))
+
+    def f(x, i):
+        several, one = i[:, None], i[1]
+        ones, size = jnp.ones((i.shape[0], x.shape[1])), (1, x.shape[1])
+        take = lambda mode: lambda x: jax.lax.gather(x, several, rows, size, mode=mode)
+        return [
+            [jax.vjp(take(mode), x)[1](ones) for mode in ("clip", "fill")],
+            [take(mode)(x) for mode in ("clip", "fill")],
+            [jax.lax.scatter(x, several, ones, updates, mode=m) for m in ("clip", "fill")],
+            jax.lax.dynamic_slice_in_dim(x, one, 2),
+            jax.lax.dynamic_slice(x, (one, -2), (2, 2)),
+            jax.lax.dynamic_slice(x, (x.shape[0] - 3, one), (2, 2)),
+            jax.lax.dynamic_update_slice_in_dim(x, ones[:2], one, 0),
+        ]
+
+    a, b, c = symbolic_shape("a, b, c", constraints=["a >= 4", "b >= 2", "c >= 2"])
+    specs = jax.ShapeDtypeStruct((a, b), np.float32), jax.ShapeDtypeStruct((c,), dtype)
+    exported = export.export(jax.jit(f))(*specs)
+    for size in (4, 200):
+        x = np.arange(3 * size, dtype=np.float32).reshape(size, 3)
+        indices = np.array([0, 2, 3, 120], dtype)
+        jax.tree.map(
+            np.testing.assert_array_equal, exported.call(x, indices), jax.jit(f)(x, indices)
+        )
+
+
+def test_hessenberg_of_a_symbolic_size():
+    a, b = symbolic_shape("a, b", constraints=["a >= 2"])
+    exporting = export.export(jax.jit(jax.lax.linalg.hessenberg))
+    x = np.linspace(-1, 1, 48, dtype=np.float32).reshape(3, 4, 4)
+    exported = exporting(jax.ShapeDtypeStruct((b, 4, 4), np.float32))
+    jax.tree.map(np.testing.assert_array_equal, exported.call(x), jax.lax.linalg.hessenberg(x))
+    with pytest.raises(InconclusiveDimensionOperation, match="must be constant, got the symbolic"):
+        exporting(jax.ShapeDtypeStruct((a, a), np.float32))
+
+
 def test_rolls_of_no_elements():
     (n,) = symbolic_shape("n")
     f = jax.jit(lambda x: (jnp.fft.fftshift(x[1:]), jnp.roll(x[1:], jnp.int32(x.shape[0]))))

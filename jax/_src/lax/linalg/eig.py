@@ -13,6 +13,7 @@ import numpy as np
 from jax._src import config, core, lib, traceback_util
 from jax._src.ad_util import Zero
 from jax._src.basearray import Array
+from jax._src.errors import InconclusiveDimensionOperation
 from jax._src.interpreters import mlir
 from jax._src.lax import lax
 from jax._src.lax.linalg import kernels
@@ -285,7 +286,12 @@ def _hessenberg_shape(a):
 def _hessenberg_cpu(ctx, a):
     (aval,) = ctx.avals_in
     lead = aval.shape[:-2]
-    attributes = {"low": np.int32(1), "high": np.int32(aval.shape[-1])}
+    if core.is_symbolic_dim(size := aval.shape[-1]):
+        raise InconclusiveDimensionOperation(
+            f"hessenberg: the size of matrices must be constant, got the symbolic size {size}: the native "
+            "routine has it as a constant. Export for a constant size; others may be symbolic."
+        )
+    attributes = {"low": np.int32(1), "high": np.int32(size)}
     a, taus, info = kernels.call(
         ctx, kernels.lapack_target(ctx, "gehrd_ffi"), [a], [aval],
         [*ctx.avals_out, kernels.info_aval(lead)], attributes, batch_dims=len(lead), aliases={0: 0},

@@ -351,18 +351,20 @@ def _fill(operand, indices, *, dimension_numbers, slice_sizes, fill_value, **par
 def _in_bounds(shape, indices, index_map, window):
     """Return which index vectors have their whole window inside an array of the given shape."""
     dtype = indices.dtype
-    limit = dtypes.iinfo(dtype).max
-    bounds = _last_starts([shape[d] - window[d] for d in index_map], limit, dtype)
+    bounds = last_starts([shape[d] - window[d] for d in index_map], dtype)
     ok = lax.le(indices, lax.broadcast_in_dim(bounds, indices.shape, (indices.ndim - 1,)))
     if dtypes.issubdtype(dtype, np.signedinteger):
         ok = lax.bitwise_and(ok, lax.ge(indices, lax.full_like(indices, 0)))
     return lax.reduce_and(ok, (indices.ndim - 1,))
 
 
-def _last_starts(starts, limit, dtype):
-    """Return the largest indices as an array; sizes that are not known are taken to be below `limit`."""
+def last_starts(starts, dtype):
+    """Return the largest indices as an array; sizes that are not known are 32-bit integers."""
+    limit = int(dtypes.iinfo(dtype).max)
     if core.is_constant_shape(starts):
         return np.array([min(s, limit) for s in starts], dtype)
+    if limit < 2**31 - 1:
+        starts = [core.min_dim(s, limit) for s in starts]
     return lax.convert_element_type(lax.shape_as_value(starts), dtype)
 
 

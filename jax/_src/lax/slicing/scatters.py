@@ -518,12 +518,7 @@ def _adds_rows(ctx, *, dimension_numbers, **_):
 
 def _clamp(indices, *, shape, index_map, window):
     """Clamp the indices so that every window is in bounds."""
-    limit = dtypes.iinfo(indices.dtype).max
-    sizes = [shape[d] - window[d] for d in index_map]
-    if core.is_constant_shape(sizes):
-        bounds = np.array([min(size, limit) for size in sizes], indices.dtype)
-    else:
-        bounds = lax.stack([lax.const(indices, core.min_dim(size, limit)) for size in sizes])
+    bounds = gathers.last_starts([shape[d] - window[d] for d in index_map], indices.dtype)
     upper = lax.broadcast_in_dim(bounds, indices.shape, (indices.ndim - 1,))
     return lax.clamp(lax.full_like(indices, 0), indices, upper)
 

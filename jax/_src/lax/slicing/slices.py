@@ -361,11 +361,18 @@ def _start_indices(operand, indices, allow_negative) -> list[Any]:
                 f"{len(allow)} for operand shape {shape}"
             )
     out: list[Any] = []
+    has_sizes = False  # whether one is computed from symbolic sizes
     traced_dtype = None
     for i, size, negative in zip(indices, shape, allow):
-        if isinstance(i, (int, np.integer)) and core.is_constant_dim(size):
+        if isinstance(i, (int, np.integer)) and (core.is_constant_dim(size) or i >= 0):
             i = int(i)
             out.append(_from_end(i, size) if negative else i)
+        elif isinstance(i, (int, np.integer)) or core.is_symbolic_dim(i):
+            value = core.dimension_as_value(i)
+            if negative:
+                value = count_from_front(lax.convert_element_type(value, _INT32), size)
+            has_sizes = True
+            out.append(value)
         else:
             i = count_from_front(i, size) if negative else i
             traced_dtype = core.typeof(i).dtype
@@ -380,6 +387,10 @@ def _start_indices(operand, indices, allow_negative) -> list[Any]:
         if any(type(i) is int and not low <= i <= high for i in out):
             dtype = index_dtype(shape)
             out = [i if type(i) is int else lax.convert_element_type(i, dtype) for i in out]
+    if has_sizes:
+        if int_range(dtype)[1] < int_range(_INT32)[1]:
+            dtype = _INT32
+        out = [i if type(i) is int else lax.convert_element_type(i, dtype) for i in out]
     low, high = int_range(dtype)
     return [np.array(min(max(i, low), high), dtype)[()] if type(i) is int else i for i in out]
 
