@@ -13,6 +13,7 @@ from jax import lax
 from jax._src import config, xla_bridge
 from jax._src.hijax import Box
 from jax._src.lax.control_flow import progress
+from jax.experimental import io_callback
 from jax.sharding import AxisType, NamedSharding, PartitionSpec as P
 
 if not xla_bridge.backends_are_initialized():
@@ -208,6 +209,30 @@ def test_bars():
     text = terminal.getvalue()
     assert "outer: 100%" in text and "2/2" in text and "inner: 100%" in text, text
     assert not progress._open and not progress._last
+    progress._short.clear()
+
+
+@pytest.mark.parametrize("ordered", [False, True])
+def test_bars_of_loops_that_fail_are_closed(ordered):
+    def fail(i):
+        if i == 2:
+            raise ValueError("no third step")
+
+    def run(n):
+        def inner(i, x):
+            io_callback(fail, None, i, ordered=ordered)
+            return x + i
+
+        outer = lambda _, x: lax.fori_loop(0, 4, inner, x, progress="inner")
+        return lax.fori_loop(0, n, outer, 0, progress="outer")
+
+    with on_terminal() as terminal:
+        with pytest.raises(jax.errors.JaxRuntimeError, match="no third step"):
+            jax.block_until_ready(jax.jit(run, static_argnums=0)(3))
+        with contextlib.suppress(jax.errors.JaxRuntimeError):
+            jax.effects_barrier()
+    assert "outer:" in terminal.getvalue() and "100%" not in terminal.getvalue()
+    assert not progress._open and not progress._compiled and not progress._last
     progress._short.clear()
 
 

@@ -11,6 +11,7 @@ from typing import Any
 from jax._src.lib import Client
 
 _running: set[object] = set()  # the calls that have not ended
+_after_failure: list[Callable[[], object]] = []  # what is called when such a call raises
 _clients: weakref.WeakSet[Client] = weakref.WeakSet()  # of programs that call pure functions only
 
 
@@ -33,8 +34,17 @@ class HostFunction:
         _running.add(call := object())
         try:
             return self._fun(*args)
+        except BaseException:  # with which the program ends
+            for fun in _after_failure:
+                fun()
+            raise
         finally:
             _running.discard(call)
+
+
+def call_after_failure(fun: Callable[[], object]) -> None:
+    """Has a function called when a function on the host raises, so that the program that calls it fails."""
+    _after_failure.append(fun)
 
 
 def are_pure(functions: Iterable[object]) -> bool:

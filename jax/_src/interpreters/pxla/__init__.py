@@ -24,6 +24,7 @@ if TYPE_CHECKING:
         Mesh as Mesh,
         ResultsHandler as ResultsHandler,
         cc_shard_arg as cc_shard_arg,
+        clear_in_memory_compilation_cache as clear_in_memory_compilation_cache,
         global_avals_to_results_handler as global_avals_to_results_handler,
         prune_unused_inputs as prune_unused_inputs,
     )
@@ -62,8 +63,8 @@ __getattr__, __dir__ = lazy_names(
     __name__,
     {
         "jax._src.interpreters.pxla._compat": (
-            "Mesh", "ResultsHandler", "cc_shard_arg", "global_avals_to_results_handler",
-            "prune_unused_inputs",
+            "Mesh", "ResultsHandler", "cc_shard_arg", "clear_in_memory_compilation_cache",
+            "global_avals_to_results_handler", "prune_unused_inputs",
         ),
         "jax._src.interpreters.pxla.executable": (
             "ExecuteReplicated", "MeshExecutable", "MeshExecutableFastpathData",

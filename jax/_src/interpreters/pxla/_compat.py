@@ -11,6 +11,9 @@ from jax._src.interpreters.partial_eval import dce_jaxpr_consts
 from jax._src.interpreters.pxla.transfers import global_aval_to_result_handler, shard_arg_fallback
 from jax._src.mesh import Mesh as Mesh
 from jax._src.sharding import Sharding
+from jax._src.xla_bridge import (
+    clear_in_memory_compilation_cache as clear_in_memory_compilation_cache,
+)
 
 cc_shard_arg = shard_arg_fallback
 

@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from jax._src import core, effects, source_info_util, traceback_util
+from jax._src import core, effects, host_functions, source_info_util, traceback_util
 from jax._src.ad_util import Zero
 from jax._src.core import ClosedJaxpr, Primitive
 from jax._src.interpreters import mlir, partial_eval as pe
@@ -273,11 +273,13 @@ class Report(NamedTuple):
 
     def __call__(self, step: Any) -> Sequence[Any]:
         step = int(step)
+        _compiled.add(self.bar)
         show(self.bar, step, self.final)
         return (np.int32(steps_until_next(self.bar, step)),) if self.paced else ()
 
 
 _open: dict[Bar, Any] = {}  # the bars of loops that run
+_compiled: set[Bar] = set()  # those of loops in compiled programs
 _last: dict[Bar, tuple[int, float]] = {}  # their last steps, and when those were reported
 _short: set[Bar] = set()  # loops whose last run took less than `_SECONDS`
 
@@ -320,7 +322,23 @@ def show(bar: Bar, step: int, final: bool = False) -> None:
     is_short = time.time() - shown.start_t < _SECONDS
     (_short.add if is_short else _short.discard)(bar)
     _open.pop(bar).close()
+    _compiled.discard(bar)
     _last.pop(bar, None)
+
+
+def _close_compiled() -> None:
+    """Close the bars of loops that do not report their end, because their program has failed.
+
+    A loop that goes on, in another program, gets a new bar with its next report.
+    """
+    for bar in _compiled:
+        _last.pop(bar, None)
+        if (shown := _open.pop(bar, None)) is not None:
+            shown.close()
+    _compiled.clear()
+
+
+host_functions.call_after_failure(_close_compiled)
 
 
 def of_range(bar: Bar | None, steps: Any) -> Any:
