@@ -71,3 +71,23 @@ def test_cumulative_booleans_of_fractions():
 def test_frequencies_need_an_integer():
     with pytest.raises(ValueError, match=r"fftfreq only takes an int. Got n = 2.5"):
         jnp.fft.fftfreq(2.5)
+
+
+def test_reshape_of_numpy_arrays():
+    x = np.arange(6.0).reshape(2, 3)
+    results = []
+
+    @jax.jit
+    def reshaped():
+        results.extend([jnp.reshape(x, (3, -1)), jnp.reshape(x, -1, order="F")])
+        results.extend([jnp.reshape(x, 6, copy=True), jnp.reshape(np.bool_(True), (1,))])
+        assert results[3].all()  # a value, also where a function is traced
+        return results[0]
+
+    assert isinstance(reshaped(), jax.Array)
+    for out, expected in zip(results, [x.reshape(3, 2), x.T.ravel(), x.ravel(), [True]]):
+        assert type(out) is np.ndarray
+        np.testing.assert_array_equal(out, expected)
+    assert np.may_share_memory(results[0], x) and not np.may_share_memory(results[2], x)
+    with pytest.raises(ValueError, match="size 6"):
+        jnp.reshape(x, (4, 2))

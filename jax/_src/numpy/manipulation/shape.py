@@ -50,21 +50,26 @@ def reshape(
       a: array of any shape.
       shape: an int or a sequence of ints; one entry may be -1, which is inferred from the others.
       order: "C" reads and writes elements with the last index changing fastest, "F" with the first.
-      copy: has no effect, since arrays are immutable.
+      copy: whether a NumPy array is copied; has no effect on other arrays, which are immutable.
       out_sharding: sharding of the result, in explicit mode.
 
     Returns:
-      An array of the given shape.
+      An array of the given shape. Without `out_sharding`, the result for a NumPy array is a NumPy
+      array, also in traced functions, where it is a constant that Python code can look at.
 
     Raises:
       TypeError: if the number of elements differs or `shape` contains something other than
         integers.
+      ValueError: if the number of elements of a NumPy array differs.
 
     >>> jnp.reshape(jnp.arange(6), (2, -1)).tolist()
     [[0, 1, 2], [3, 4, 5]]
     >>> jnp.reshape(jnp.arange(6), (2, 3), order="F").tolist()
     [[0, 2, 4], [1, 3, 5]]
     """
+    if isinstance(a, np.ndarray | np.generic) and out_sharding is None:
+        out = a.reshape(shape, order=order)
+        return out.copy() if copy and np.may_share_memory(out, a) else out
     a = operand("reshape", a)
     old = a.shape
     new = new_shape(old, shape)
