@@ -301,7 +301,7 @@ def _ndtr(x):
     s = x * math.sqrt(0.5)
     tail = 0.5 * erfcx_positive(abs(s)) * exp_minus_square(x, 0.5)
     out = where(x > 0, 1 - tail, tail)
-    return where(abs(x) < 1, 0.5 + 0.5 * special.erf(s), out) if x.dtype == np.float64 else out
+    return where(abs(x) < 1, 0.5 + 0.5 * special.erf(s), out)
 
 
 _ndtr.__name__ = "ndtr"
