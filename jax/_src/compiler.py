@@ -117,6 +117,8 @@ def get_compile_options(
     if fdo_profile is not None:
         build.fdo_profile = fdo_profile
     overrides = dict(env_options_overrides or {})
+    if not config.cpu_fusion_emitters.value and backend is not None and backend.platform == "cpu":
+        overrides.setdefault("xla_cpu_use_fusion_emitters", False)
     own_options = {
         name: _build_option(name, kind, overrides.pop(name))
         for name, kind in _BUILD_OPTIONS.items()
@@ -160,6 +162,7 @@ _CONFIGURATION = (
     config.memory_fitting_level,
     config.compiler_detailed_logging_min_ops,
     config.disable_most_optimizations,
+    config.cpu_fusion_emitters,
     config.enable_remat_opt_pass,
     config.xla_profile_version,
 )

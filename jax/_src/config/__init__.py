@@ -29,6 +29,7 @@ from jax._src.config._flags import (
     compute_on_context_manager as compute_on_context_manager,
     cpu_collectives_implementation as cpu_collectives_implementation,
     cpu_enable_async_dispatch as cpu_enable_async_dispatch,
+    cpu_fusion_emitters as cpu_fusion_emitters,
     cpu_get_global_topology_timeout_minutes as cpu_get_global_topology_timeout_minutes,
     cpu_get_local_topology_timeout_minutes as cpu_get_local_topology_timeout_minutes,
     cross_host_transfer_socket_address as cross_host_transfer_socket_address,

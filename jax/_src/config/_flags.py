@@ -461,6 +461,11 @@ enable_remat_opt_pass = bool_state(
 disable_most_optimizations = bool_flag(
     "jax_disable_most_optimizations", False, "Compiles quickly what then runs slowly, for tests."
 )
+cpu_fusion_emitters = bool_flag(
+    "jax_cpu_fusion_emitters",
+    True,
+    "XLA's newer code generation for CPUs; the older one compiles twice as quickly, for tests.",
+)
 compiler_detailed_logging_min_ops = int_flag(
     "jax_compiler_detailed_logging_min_ops",
     10,
