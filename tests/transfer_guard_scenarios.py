@@ -1,6 +1,8 @@
 """Transfers under each guard: which directions are logged, or are an error."""
 
 import contextlib
+import copy
+import io
 import os
 import re
 import sys
@@ -57,6 +59,13 @@ def logged(fun):
     return ", ".join(sorted(set(found)))
 
 
+def with_output(fun):
+    with contextlib.redirect_stdout(io.StringIO()) as out:
+        fun()
+        jax.effects_barrier()
+    return out.getvalue()
+
+
 def under_guards(fun):
     """What happens at each level; and with guards of one direction only."""
     with jax.transfer_guard("allow"):
@@ -111,6 +120,15 @@ group(
     tolist=lambda: len(add_one(put()).tolist()),
     printed=lambda: len(repr(add_one(put()))),
     item=lambda: put()[0].item(),
+    copied=lambda: copy.copy(put()),
+    deep_copied=lambda: copy.deepcopy(put()),
+    copied_sharded=lambda: copy.copy(put(sharding("x"))),
+    iterate=lambda: list(put()),
+    iterate_sharded=lambda: len(list(put(sharding("x")))),
+    debug_print=lambda: with_output(lambda: jax.debug.print("{}", put())),
+    debug_print_mapped=lambda: with_output(
+        lambda: jax.vmap(lambda x: jax.debug.print("{}", x))(put())
+    ),
     index=lambda: put()[2],
     index_slice=lambda: put()[1:3],
     index_numpy=lambda: put()[np.array([1, 2])],
@@ -163,6 +181,24 @@ def options():
         results.append([logged(lambda: add_one(N)), jax.config.jax_transfer_guard_device_to_device])
     finally:
         jax.config.update("jax_transfer_guard", "allow")
+    return str(results)
+
+
+@CASES.define
+def no_level():
+    """Without a level there are no guards, whatever was set before."""
+    names = ["jax_transfer_guard", "jax_transfer_guard_host_to_device"]
+    results = []
+    for name in names:
+        try:
+            jax.config.update(name, "disallow")
+            jax.config.update("jax_transfer_guard", None)
+            results.append([logged(lambda: add_one(N)), *[getattr(jax.config, n) for n in names]])
+            jax.config.update(name, "disallow")
+            with jax.transfer_guard(None):
+                results.append(logged(lambda: add_one(N)))
+        finally:
+            jax.config.update("jax_transfer_guard", "allow")
     return str(results)
 
 

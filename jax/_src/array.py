@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from jax._src import basearray, core, dtypes, tree_util, xla_bridge as xb
+from jax._src import basearray, config, core, dtypes, tree_util, xla_bridge as xb
 from jax._src.abstract_arrays import is_masked_array
 from jax._src.array_impl import (
     ArrayImpl as ArrayImpl,
@@ -339,7 +339,9 @@ def _iter(self: ArrayImpl) -> Iterator[Any]:
     if self.is_fully_addressable:
         # On one device a single program returns many rows; on several, each row would be gathered.
         aval = self.aval
-        return _rows(array_from_numpy(self._value, aval.dtype, aval.weak_type), shape[0])
+        with config.explicit_device_put_scope():  # guards do not take that for a mistake
+            whole = array_from_numpy(self._value, aval.dtype, aval.weak_type)
+        return _rows(whole, shape[0])
     return (self[i] for i in range(shape[0]))
 
 

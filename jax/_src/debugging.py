@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from jax._src import core, dispatch, dtypes, effects, lib, source_info_util
+from jax._src import config, core, dispatch, dtypes, effects, lib, source_info_util
 from jax._src.ad_util import Zero
 from jax._src.basearray import Array
 from jax._src.callback import call_now, on_host
@@ -149,6 +149,14 @@ def _as_given(x: Any, value: Any) -> Any:
     return late.to_array(x) if getattr(aval, "weak_type", False) else value
 
 
+def _shown(x: Any, put: Callable[[Any], Array]) -> Array:
+    """An operand as an array. Guards concern the program's transfers, not those to look at it."""
+    if not config.transfers_are_guarded():
+        return put(x)
+    with config.transfer_guard_host_to_device("allow"):
+        return put(x)
+
+
 class _HostFunction:
     """A function of trees as one of NumPy arrays, without results; equal for equal functions."""
 
@@ -160,7 +168,7 @@ class _HostFunction:
     def __call__(self, *operands: Any) -> Sequence[Any]:
         try:
             with on_host() as put:
-                values = [x if isinstance(x, Array) else put(x) for x in operands]
+                values = [x if isinstance(x, Array) else _shown(x, put) for x in operands]
                 args, kwargs = _merge(values, self.tree, _plain(self.statics))
                 self.fun(*args, **kwargs)
         except BaseException:

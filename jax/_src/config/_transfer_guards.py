@@ -65,9 +65,8 @@ transfer_guard_device_to_host = _guard_state(
 
 
 def _update_all_transfer_guards(value: str | None) -> None:
-    if value is not None:
-        for guard in _transfer_guards:
-            guard._set(value)
+    for guard in _transfer_guards:
+        guard._set(value)
 
 
 _transfer_guards = (

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from jax._src import core, dtypes, tree_util, xla_bridge as xb
+from jax._src import config, core, dtypes, tree_util, xla_bridge as xb
 from jax._src.array_impl import ArrayImpl
 from jax._src.core import eval_trace, trace_ctx, typeof
 from jax._src.device_put.agreement import check_same_value
@@ -332,11 +332,14 @@ def _to_device(self: Any, device: Any, *, stream: Any = None) -> Any:
 
 
 def _copy(self: ArrayImpl) -> ArrayImpl:
+    if config.transfers_are_guarded():  # nothing leaves its device
+        with config.transfer_guard_device_to_device("allow"):
+            return device_put_value(self, None, ALWAYS_COPY)
     return device_put_value(self, None, ALWAYS_COPY)
 
 
 def _deepcopy(self: ArrayImpl, memo: Any) -> ArrayImpl:
-    return device_put_value(self, None, ALWAYS_COPY)
+    return _copy(self)
 
 
 ArrayImpl.to_device = _to_device
