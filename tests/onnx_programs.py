@@ -150,6 +150,8 @@ SORTING = {
     "sort": lambda x: jnp.sort(x, axis=1), "sort_descending": lambda x: jnp.sort(x, axis=1, descending=True), "argsort": lambda x: jnp.argsort(x, axis=1),
     "argsort_descending": lambda x: jnp.argsort(x, axis=1, descending=True), "sort_batch": lambda x: jnp.sort(x, axis=0), "sort_two_keys": lambda x: lax.sort((jnp.round(x), -x, x), dimension=1, num_keys=2),
     "sort_with_values": lambda x: lax.sort((jnp.round(x), jnp.arange(8) + 0 * x.astype(jnp.int32)), dimension=1, num_keys=1), "top_k": lambda x: lax.top_k(x, 3), "top_k_of_equals": lambda x: lax.top_k(jnp.round(x), 5),
+    "approx_max_k": lambda x: (lax.approx_max_k(x, 3), lax.approx_max_k(x.astype(jnp.bfloat16), 1, reduction_dimension=0)),
+    "approx_min_k": lambda x: (lax.approx_min_k(x, 3), lax.approx_min_k(x.astype(jnp.float16), 1, reduction_dimension=0)),
     "sort_int8": lambda x: jnp.sort((x * 40).astype(jnp.int8), axis=1), "sort_uint32": lambda x: jnp.sort((x * 40).astype(jnp.int32).astype(jnp.uint32), axis=1), "sort_bool": lambda x: jnp.sort(x > 0, axis=1),
     "median": lambda x: jnp.median(x, axis=1), "quantile": lambda x: jnp.quantile(x, 0.3, axis=1), "lexsort": lambda x: jnp.lexsort((x, jnp.round(x)), axis=1), "searchsorted": lambda x: jnp.searchsorted(jnp.arange(4.0), x),
     "unique": lambda x: jnp.unique(jnp.round(x[0]), size=6), "sort_float16": lambda x: jnp.sort(x.astype(jnp.float16), axis=1), "top_k_int": lambda x: lax.top_k((x * 9).astype(jnp.int32), 2),

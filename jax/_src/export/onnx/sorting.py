@@ -128,20 +128,40 @@ def _top_k(c: Any, op: Any, x: Value) -> list[Value]:
         return NotImplemented
     g = c.graph
     x = g.whole(x)
-    axis = x.ndim - 1
-    shape = result_shape(op)
+    order = _order_of_first(g, x, x.ndim - 1, k, result_shape(op), largest=True, zeros=True)
+    return [_picked(g, x, order, x.ndim - 1), g.cast(order, np.int32)]
+
+
+def _approx_top_k(
+    c: Any, op: Any, x: Value, indices: Value, initial: Value, *_: Value
+) -> list[Value]:
+    """The exact result, as on CPUs. The smallest elements are those that a positive number is reduced with."""
+    options = ir.DictAttr(attribute(op, "mhlo.backend_config"))
+    axis = ir.IntegerAttr(options["reduction_dim"]).value
+    g, shape = c.graph, result_shape(op)
+    if initial.constant is None or shape[axis] is None:
+        raise Unsupported("the number of elements to find, or their order, is not known")
+    largest = bool((initial.constant <= 0).all())
+    order = _order_of_first(g, g.whole(x), axis, shape[axis], shape, largest, zeros=False)
+    return [_picked(g, g.whole(v), order, axis) for v in (x, indices)]
+
+
+def _order_of_first(
+    g: Graph, x: Value, axis: int, k: int, shape: Any, largest: bool, zeros: bool
+) -> Value:
+    """The positions of the k largest or smallest elements."""
     order = None
-    full = g.size(x, axis)
-    criteria = _criteria(g, x, zeros=True)
+    criteria = _criteria(g, x, zeros)
     for i, criterion in enumerate(criteria):
         if order is not None:
             criterion = _picked(g, criterion, order, axis)
         last = i == len(criteria) - 1
-        position = _top(g, criterion, g.ints([k]) if last else full, axis, largest=True)[1]
+        position = _top(g, criterion, g.ints([k]) if last else g.size(x, axis), axis, largest)[1]
         position = dataclasses.replace(position, shape=shape if last else x.shape)
         order = position if order is None else _picked(g, order, position, axis)
-    return [_picked(g, x, order, axis), g.cast(order, np.int32)]
+    assert order is not None
+    return order
 
 
-RULES = {"stablehlo.sort": _sort}
+RULES = {"stablehlo.sort": _sort, "ApproxTopK": _approx_top_k}
 NAMED = {"chlo.top_k": _top_k}
