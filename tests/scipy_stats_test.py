@@ -13,6 +13,7 @@ from scipy_stats_scenarios import QUICKLY
 import jax
 import jax.numpy as jnp
 import jax.scipy.stats as stats
+from jax._src import test_util as jtu
 
 reference, test_reference, _ = case_tests(__file__)
 INF, NAN = np.inf, np.nan
@@ -482,3 +483,11 @@ def test_densities_at_tiny_numbers():
     np.testing.assert_allclose(found, np.exp(want), rtol=1e-6)
     with jax.enable_x64(True):
         np.testing.assert_allclose(jax.scipy.stats.binom.pmf(0, 5, 1e-300), 1, rtol=1e-14)
+
+
+def test_arguments_of_several_shapes_are_broadcast_by_the_program():
+    x, loc = jnp.linspace(-1, 1, 5).reshape(5, 1), jnp.array([[0.0, 0.5, -2]])
+    with jtu.count_jit_compilation_cache_miss() as count:
+        out = stats.norm.logcdf(x, loc, jnp.float32(2))
+    assert count() == 1
+    np.testing.assert_allclose(out, scipy.stats.norm.logcdf(x, loc, 2), rtol=1e-5)

@@ -67,12 +67,15 @@ def only_single_or_double(name: str, x: Any) -> Any:
     return lax.convert_type(x, x.dtype, False)
 
 
-def in_single_or_double(fun: Callable[..., Any], *args: Any) -> Any:
-    """Calls a function of broadcast, strongly typed float32 or float64 arrays; narrower are converted."""
+def in_single_or_double(fun: Callable[..., Any], *args: Any, broadcast: bool = True) -> Any:
+    """Calls a function of strongly typed float32 or float64 arrays; narrower are converted.
+
+    Without `broadcast` the arrays keep their shapes, for a compiled function that broadcasts them itself.
+    """
     dtype = args[0].dtype
     wide = np.dtype(np.float32) if dtypes.itemsize_bits(dtype) < 32 else dtype
     args = [lax.convert_type(x, wide, False) for x in args]
-    if len(args) > 1:
+    if broadcast and len(args) > 1:
         args = util.broadcast_arrays(*args)
     out = fun(*args)
     if wide == dtype:

@@ -66,9 +66,9 @@ def elementwise(
                         f"jax.scipy.stats.{name} does not accept dtype {dtype}. Pass real numbers."
                     )
                 strongly = [lax.convert_type(x, dtype, False) for x in arrays]
-                out = compiled_analytic(*util.broadcast_arrays(*strongly))
+                out = compiled_analytic(*strongly)
             else:
-                out = in_single_or_double(compiled, *arrays)
+                out = in_single_or_double(compiled, *arrays, broadcast=False)
             return lax.convert_type(out, dtype, weakly)
 
         return set_module(f"jax.scipy.stats.{distribution}")(fun)
@@ -79,7 +79,7 @@ def elementwise(
 def _named(fun, name):
     @functools.wraps(fun)
     def named(*args):
-        return fun(*args)
+        return fun(*util.broadcast_arrays(*args))
 
     named.__name__ = named.__qualname__ = name.replace(".", "_")
     return named
