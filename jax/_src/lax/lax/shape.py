@@ -243,7 +243,7 @@ broadcast_in_dim_p = standard_primitive(
 
 def reshape(
     operand: ArrayLike,
-    new_sizes: Shape,
+    new_sizes: Shape | int,
     dimensions: Sequence[int] | None = None,
     *,
     out_sharding=None,
@@ -252,7 +252,7 @@ def reshape(
 
     Args:
       operand: array to reshape.
-      new_sizes: shape of the result, with the same number of elements.
+      new_sizes: shape of the result, with the same number of elements; an int is that of a vector.
       dimensions: order in which to read the operand's dimensions, the slowest first; None for their
         own order.
       out_sharding: sharding of the result, in explicit mode.
@@ -267,6 +267,8 @@ def reshape(
     >>> lax.reshape(jnp.arange(6).reshape(2, 3), (6,), dimensions=(1, 0)).tolist()
     [0, 3, 1, 4, 2, 5]
     """
+    if isinstance(new_sizes, int | np.integer):
+        new_sizes = (new_sizes,)
     new_sizes = core.canonicalize_shape(new_sizes)
     if dimensions is not None:
         dimensions = tuple([operator.index(d) for d in dimensions])
