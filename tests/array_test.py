@@ -5,6 +5,8 @@ import gc
 import operator
 import pickle
 import re
+import subprocess
+import sys
 import threading
 import weakref
 
@@ -662,6 +664,11 @@ def test_masked_arrays_are_refused():
     for fun in (jax.device_put, jax.typeof, lax.neg, jax.jit(lambda x: x)):
         with pytest.raises(ValueError, match="masked arrays are not supported"):
             fun(masked)
+
+
+def test_arrays_of_numpy_are_converted_without_loading_masked_arrays():
+    program = "import sys, numpy, jax; jax.numpy.array(numpy.arange(3)); assert 'numpy.ma' not in sys.modules"
+    subprocess.run([sys.executable, "-c", program], check=True)
 
 
 def test_threads():

@@ -1,8 +1,13 @@
 """Lowering to StableHLO: types, constants, attributes, rules, functions, locations, tokens."""
 
+import gc
+import importlib
 import os
+import pathlib
 import shutil
+import sys
 import tempfile
+from unittest import mock
 
 import ml_dtypes
 import numpy as np
@@ -14,6 +19,7 @@ from jax._src import core, dtypes, source_info_util
 from jax._src.core import effects as effects_lib
 from jax._src.interpreters import mlir, partial_eval as pe
 from jax._src.lib.mlir import ir
+from jax._src.lib.mlir._lazy import LazyModule
 from jax._src.lib.mlir.dialects import hlo
 
 f32 = np.dtype(np.float32)
@@ -757,6 +763,37 @@ class OperationsTest(parameterized.TestCase):
     def test_emit(self):
         p = new_primitive("p", lambda ctx, x: [mlir.emit("stablehlo.sine", [x])])
         self.assertIn("stablehlo.sine", text_of(p.bind, 1.0))
+
+    def test_bindings_are_imported_without_garbage_collections(self):
+        source = "import gc\ncollects = gc.isenabled()\nif fails: 0 / 0\n"
+        folder = pathlib.Path(self.enterContext(tempfile.TemporaryDirectory()))
+        (folder / "native_part.py").write_text("attribute = 1")
+        for name, fails in (("good_bindings", False), ("bad_bindings", True)):
+            (folder / f"{name}.py").write_text(f"fails = {fails}\n{source}")
+        with mock.patch.object(sys, "path", [str(folder), *sys.path]):
+            good = LazyModule("good", "good_bindings", native="native_part")
+            self.assertEqual(good.attribute, 1)
+            self.assertNotIn("good_bindings", sys.modules)
+            self.assertFalse(good.collects)
+            self.assertTrue(gc.isenabled())
+            with self.assertRaises(ZeroDivisionError):
+                _ = LazyModule("bad", "bad_bindings").collects
+            self.assertTrue(gc.isenabled())
+            gc.disable()
+            try:
+                with self.assertRaises(ZeroDivisionError):
+                    _ = LazyModule("bad", "bad_bindings").collects
+                self.assertFalse(gc.isenabled())
+            finally:
+                gc.enable()
+
+    def test_native_parts_of_dialects_have_what_the_dialects_have(self):
+        for name in ("chlo", "sdy"):
+            native = importlib.import_module(f"jaxlib.mlir._mlir_libs._{name}")
+            whole = importlib.import_module(f"jaxlib.mlir.dialects.{name}")
+            for attribute in dir(native):
+                if not attribute.startswith("_"):
+                    self.assertIs(getattr(whole, attribute), getattr(native, attribute))
 
 
 if __name__ == "__main__":

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from jax._src import config, dlpack, dtypes, special_values
+from jax._src.abstract_arrays import is_masked_array
 from jax._src.array import array_from_numpy
 from jax._src.basearray import Array
 from jax._src.core import trace_ctx
@@ -186,7 +187,7 @@ def _to_numpy(x):
 
 
 def _from_numpy(x, dtype, original=None):
-    if isinstance(x, np.ma.MaskedArray):
+    if is_masked_array(x):
         x = x.data
     if dtype is None:
         if x.dtype == dtypes.float0:

@@ -2,25 +2,55 @@
 
 from __future__ import annotations
 
+import gc
 import importlib
+import sys
 import types
 from typing import Any
 
+_MISSING = object()
+
 
 class LazyModule(types.ModuleType):
-    """A proxy for the module `target`, whose attributes it copies when the first one is read."""
+    """A proxy for the module `target`, whose attributes it copies when the first one is read.
 
-    def __init__(self, name: str, target: str):
+    `native` is the name of the native module from which `target` takes functions and attributes, if
+    there is one: for those, the classes of `target` need not be made.
+    """
+
+    def __init__(self, name: str, target: str, native: str | None = None):
         super().__init__(name)
         self.__dict__["_target"] = target
+        self.__dict__["_native"] = native
 
     def __getattr__(self, name: str) -> Any:
         if name == "__path__":  # the import system asks for this; the proxy is not a package
             raise AttributeError(name)
-        module = importlib.import_module(self.__dict__["_target"])
+        native = self.__dict__["_native"]
+        if native is not None:
+            found = getattr(_imported(native), name, _MISSING)
+            if found is not _MISSING:
+                self.__dict__[name] = found
+                return found
+        module = _imported(self.__dict__["_target"])
         for key, value in vars(module).items():
             self.__dict__.setdefault(key, value)
         return getattr(module, name)
 
     def __dir__(self) -> list[str]:
         return dir(importlib.import_module(self.__dict__["_target"]))
+
+
+def _imported(name: str) -> types.ModuleType:
+    """Imports a module without garbage collections, which would find none.
+
+    The thousands of functions and classes that are made cause a collection of all that the process
+    has made before, which takes longer than making them.
+    """
+    if name in sys.modules or not gc.isenabled():
+        return importlib.import_module(name)
+    gc.disable()
+    try:
+        return importlib.import_module(name)
+    finally:
+        gc.enable()
