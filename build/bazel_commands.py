@@ -129,7 +129,7 @@ def requirements_update(arguments: list[str]) -> int:
     files = [
         (f"{name}.in", f"{name}-{version}.txt", ["--python-version", version])
         for version in versions
-        for name in ("lock", "oracle", "bazel", "plugins", "aot", "libraries")
+        for name in ("lock", "oracle", "bazel", "plugins", "aot", "libraries", "remote")
     ]
     if not options.python_version:
         files.append(("uv.in", "uv.txt", ["--universal", "--python-version", versions[0]]))

@@ -83,6 +83,11 @@ def libraries_environment(root: Path) -> Environment:
     return Environment(root, ".libraries", "libraries", gigabytes=2.0)
 
 
+def remote_environment(root: Path) -> Environment:
+    """The server of remote execution, with what our worker and its tests need (ci/remote)."""
+    return Environment(root, ".remote", "remote", gigabytes=0.6)
+
+
 def packages(environment: Environment) -> Path:
     """The folder where the packages of an environment are."""
     return environment.folder / "lib" / f"python{python_version()}" / "site-packages"

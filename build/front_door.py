@@ -19,6 +19,7 @@ from environment import (
     packages,
     prepare,
     project_environment,
+    remote_environment,
     say,
 )
 from processes import call
@@ -43,9 +44,10 @@ usage: python3 build/build.py COMMAND [ARGS]
   build --wheels=...   build wheels with Bazel (build --help)
   bazel ARGS           run Bazel: bazel test //tests:cpu_tests; --bazel_path=, --python_version= first
   affected [ARGS]      run the tests that a change can affect, by Bazel's graph (affected --help)
+  remote               make the environment of ci/remote.sh, and print its Python
   requirements_update  resolve the pinned requirements anew
 
-The first call makes .venv (and .oracle, .aot or .libraries where a command needs it) from
+The first call makes .venv (and .oracle, .aot, .libraries or .remote where a command needs it) from
 build/requirements; later calls find them ready. Needs Python 3.11 or newer, and nothing besides it.
 """
 
@@ -143,6 +145,13 @@ def oracle(arguments: list[str]) -> int:
     return call([*program, *arguments], variables, ROOT)
 
 
+def remote(arguments: list[str]) -> int:
+    if arguments:
+        raise UsageError(f"remote takes no arguments, got {arguments[0]}")
+    print(prepare(remote_environment(ROOT)))
+    return 0
+
+
 COMMANDS: dict[str, Callable[[list[str]], int]] = {
     "run": run,
     "test": test,
@@ -151,6 +160,7 @@ COMMANDS: dict[str, Callable[[list[str]], int]] = {
     "build": build,
     "bazel": bazel,
     "affected": affected,
+    "remote": remote,
     "requirements_update": requirements_update,
 }
 

