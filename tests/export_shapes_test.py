@@ -1,8 +1,10 @@
 """Symbolic dimensions beside the reference (export_shapes_scenarios.py), and where they are decided better."""
 
+import gc
 import itertools
 import operator
 import random
+import weakref
 
 import numpy as np
 import pytest
@@ -504,6 +506,18 @@ def test_hessenberg_of_a_symbolic_size():
     jax.tree.map(np.testing.assert_array_equal, exported.call(x), jax.lax.linalg.hessenberg(x))
     with pytest.raises(InconclusiveDimensionOperation, match="must be constant, got the symbolic"):
         exporting(jax.ShapeDtypeStruct((a, a), np.float32))
+
+
+def test_types_end_with_their_scope():
+    """A process that reads programs again and again does not keep their symbolic dimensions."""
+    (a,) = symbolic_shape("a")
+    data = export.export(jax.jit(jnp.sin))(jax.ShapeDtypeStruct((a, 3), np.float32)).serialize()
+    exported = export.deserialize(data)
+    (aval,) = exported.in_avals
+    scope = weakref.ref(aval.shape[0].scope)
+    del exported, aval
+    gc.collect()
+    assert scope() is None
 
 
 def test_rolls_of_no_elements():
