@@ -19,9 +19,12 @@ import tomllib
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
+import late_names
+from late_names import name_of
+
 ROOT = Path(__file__).absolute().parent.parent
-# Packages in which each module is a target; any other folder is one target.
-FLAT = ("jax", "jax._src")
+# Packages in which each module is a target, besides those of the public API; any other folder is one target.
+FLAT = ("jax._src", "jax._src.numpy")
 HANDWRITTEN = (
     "tests",
     "benchmarks",
@@ -32,6 +35,7 @@ HANDWRITTEN = (
 )
 # Tests of the checkout as a whole, which have no Bazel target.
 OF_THE_CHECKOUT = ("bazel", "late_binding", "layers")
+EVERYTHING = "//jax:everything"
 PROGRAMS = ("tests", "build", "build/bazel", "benchmarks", "examples")
 TEST_MACROS = ("jax_multiplatform_test", "jax_py_library", "jax_py_test")
 # Packages on PyPI whose import names are different.
@@ -76,11 +80,23 @@ class BuildError(Exception):
 
 @dataclasses.dataclass
 class Module:
-    """A Python file: its dotted name, and the dotted names of the modules that it imports."""
+    """A Python file.
+
+    Attributes:
+      name: its dotted name.
+      path: where it is.
+      imports: the dotted names of the modules that it imports.
+      source: what it mentions, and the modules that it loads on first use of a name.
+    """
 
     name: str
     path: Path
     imports: set[str]
+    source: late_names.Source
+
+    @property
+    def all_imports(self) -> set[str]:
+        return self.imports.union(*self.source.late.values())
 
     @property
     def is_package(self) -> bool:
@@ -146,8 +162,7 @@ def build_files(root: Path) -> dict[Path, str]:
     targets = group(modules)
     owner = {m.name: target for target in targets for m in target.modules}
     depends = {t.name: _dependencies(t, owner) for t in targets}
-    _hand_on(targets, depends)
-    check_layers(root, depends)
+    check_layers(root, {t.name: _dependencies(t, owner, late=True) for t in targets})
     check_circles(depends)
     by_name = {t.name: t for t in targets}
     files: dict[Path, list[str]] = {}
@@ -171,7 +186,8 @@ def build_files(root: Path) -> dict[Path, str]:
     for folder in HANDWRITTEN:
         path = root / folder / "BUILD.bazel"
         if path.exists():
-            out[path] = with_dependencies(root, path, owner)
+            needs = None if folder != "tests" else _Needs(modules, owner, depends)
+            out[path] = with_dependencies(root, path, owner, needs)
     return out
 
 
@@ -183,26 +199,42 @@ def read_modules(root: Path, package: str) -> dict[str, Module]:
             continue
         parts = path.relative_to(root).with_suffix("").parts
         name = ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
-        modules[name] = Module(name, path, set())
+        tree = _parse(path)
+        source = late_names.read_source(tree)
+        names = imports_of(tree, name, path.name == "__init__.py", late=not source.is_late)
+        modules[name] = Module(name, path, names, source)
     for module in modules.values():
-        names = imports_of(module.path, module.name, module.is_package)
-        module.imports = {_module_of(n, modules) for n in names}
+        source = module.source
+        module.imports = {_module_of(n, modules) for n in module.imports}
+        source.late = {
+            name: {m for i in imported if (m := _module_of(i, modules)) in modules}
+            for name, imported in source.late.items()
+        }
+    for name in modules:  # packages load some of what is below them
+        package, _, last = name.rpartition(".")
+        if package and last in modules[package].source.texts:
+            modules[package].source.late.setdefault(last, set()).add(name)
+            modules[package].source.words.discard(last)
     return modules
 
 
-def imports_of(path: Path, name: str, is_package: bool) -> set[str]:
-    """Returns the names that a file imports, even late, but not those only for type checkers."""
+def _parse(path: Path) -> ast.Module:
+    return ast.parse(path.read_text(), str(path))
+
+
+def imports_of(tree: ast.Module, name: str, is_package: bool, late: bool = True) -> set[str]:
+    """Returns the names that a file imports, but not those only for type checkers; with `late`, also those in strings."""
     package = name.split(".") if is_package else name.split(".")[:-1]
     names: set[str] = set()
-    pending: list[ast.AST] = [ast.parse(path.read_text(), str(path))]
+    pending: list[ast.AST] = [tree]
     while pending:
         node = pending.pop()
-        if isinstance(node, ast.If) and _last_name(node.test).endswith("TYPE_CHECKING"):
+        if isinstance(node, ast.If) and name_of(node.test).endswith("TYPE_CHECKING"):
             pending += node.orelse
             continue
-        if isinstance(node, ast.Call) and _last_name(node.func) == "getLogger":
+        if isinstance(node, ast.Call) and name_of(node.func) == "getLogger":
             continue
-        if isinstance(node, ast.Assign) and _last_name(node.targets[0]) == "__module__":
+        if isinstance(node, ast.Assign) and name_of(node.targets[0]) == "__module__":
             continue
         if isinstance(node, ast.Import):
             names |= {alias.name for alias in node.names}
@@ -210,7 +242,9 @@ def imports_of(path: Path, name: str, is_package: bool) -> set[str]:
             base = package[: len(package) - node.level + 1] if node.level else []
             base = [*base, *filter(None, [node.module])]
             names |= {".".join([*base, alias.name]) for alias in node.names}
-        elif isinstance(node, ast.Call) and _last_name(node.func).endswith("import_module"):
+        elif not late:
+            pass
+        elif isinstance(node, ast.Call) and name_of(node.func).endswith("import_module"):
             names |= {a.value for a in node.args[:1] if isinstance(a, ast.Constant)}
         elif isinstance(node, ast.Constant) and isinstance(node.value, str):
             # Modules that are loaded on first use are named in strings.
@@ -220,13 +254,9 @@ def imports_of(path: Path, name: str, is_package: bool) -> set[str]:
     return names
 
 
-def _last_name(node: ast.AST) -> str:
-    return getattr(node, "attr", None) or getattr(node, "id", "")
-
-
 def _module_of(name: str, modules: dict[str, Module]) -> str:
     """Returns the module that defines the dotted `name`, or the name of an external package."""
-    if name.split(".")[0] not in {m.split(".")[0] for m in modules}:
+    if name.split(".")[0] not in modules:
         return name.split(".")[0]
     while name not in modules:
         if "." not in name:
@@ -245,7 +275,7 @@ def group(modules: dict[str, Module]) -> list[Target]:
         if modules[name].is_package:
             return name
         parent = name.rpartition(".")[0]
-        return name if parent in FLAT else parent
+        return name if _is_flat(parent) else parent
 
     members: dict[str, list[Module]] = {}
     for module in modules.values():
@@ -262,8 +292,12 @@ def group(modules: dict[str, Module]) -> list[Target]:
             raise BuildError(f"these import each other in a circle: {', '.join(names)}")
         its = [m for n in names for m in members[n]]
         folders = [] if outer not in modules or not modules[outer].is_package else names
-        targets.append(Target(outer, [] if outer in FLAT else folders, its))
+        targets.append(Target(outer, [] if _is_flat(outer) else folders, its))
     return targets
+
+
+def _is_flat(package: str) -> bool:
+    return package in FLAT or not f"{package}.".startswith("jax._src.")
 
 
 def components(edges: dict[str, set[str]]) -> list[set[str]]:
@@ -294,25 +328,9 @@ def components(edges: dict[str, set[str]]) -> list[set[str]]:
     return found
 
 
-def _dependencies(target: Target, owner: dict[str, Target]) -> set[str]:
-    found = {owner[i].name for m in target.modules for i in m.imports if i in owner}
-    return found - {target.name}
-
-
-def _hand_on(targets: list[Target], depends: dict[str, set[str]]) -> None:
-    """Adds dependencies of public packages on their parts, which they load on first use."""
-
-    def reaches(name: str, goal: str, seen: set[str]) -> bool:
-        if name in seen:
-            return False
-        seen.add(name)
-        return name == goal or any(reaches(d, goal, seen) for d in depends[name])
-
-    public = [t.name for t in targets if not t.name.startswith("jax._src")]
-    for name in sorted(public, key=lambda n: -n.count(".")):
-        inner = [n for n in public if n != name and n.startswith(f"{name}.")]
-        # Parts that themselves depend on the package, such as test utilities, are not added.
-        depends[name] |= {n for n in inner if not reaches(n, name, set())}
+def _dependencies(target: Target, owner: dict[str, Target], late: bool = False) -> set[str]:
+    imported = [m.all_imports if late else m.imports for m in target.modules]
+    return {owner[i].name for i in set().union(*imported) if i in owner} - {target.name}
 
 
 def check_layers(root: Path, depends: dict[str, set[str]]) -> None:
@@ -366,7 +384,7 @@ def _external(name: str) -> str:
 
 def _render(root: Path, target: Target, deps: list[str], files: dict[Path, list[str]]) -> None:
     home = root / Path(*target.name.split("."))
-    if target.name in FLAT:
+    if _is_flat(target.name) and target.modules[0].is_package:
         sources = '["__init__.py"]'
     elif not target.folders:
         home = home.parent
@@ -417,8 +435,73 @@ def _list(items: Iterable[str], kept: Iterable[str] = ()) -> str:
     return "[\n" + "".join(lines) + "    ]"
 
 
-def with_dependencies(root: Path, path: Path, owner: dict[str, Target]) -> str:
-    """Returns the content of a handwritten BUILD file, with the `deps` that its sources need."""
+def _is_inner(module: str) -> bool:
+    """Whether a module is not of the public API, and so does not use it."""
+    parts = module.split(".")
+    return parts[:2] == ["jax", "_src"] and not (len(parts) > 2 and parts[2] in TEST_UTILITIES)
+
+
+class _Needs:
+    """The labels of what tests load of `jax`, and no more."""
+
+    def __init__(
+        self, modules: dict[str, Module], owner: dict[str, Target], depends: dict[str, set[str]]
+    ):
+        self._modules = modules
+        self._owner = owner
+        self._depends = depends
+        self._sources = {name: module.source for name, module in modules.items()}
+        self._imports = {name: module.imports & modules.keys() for name, module in modules.items()}
+        self._reached: dict[str, set[str]] = {}
+        self._files: dict[Path, tuple[set[str], set[str]]] = {}
+
+    def labels(self, files: Iterable[Path]) -> set[str]:
+        """Of a test or a library of tests, given the files that it consists of."""
+        roots: set[str] = set()
+        words: set[str] = set()
+        pending, seen = list(files), set()
+        while pending:
+            file = pending.pop()
+            if file in seen or not file.exists():
+                continue
+            seen.add(file)
+            its_words, imported = self._read(file)
+            words |= its_words
+            for name in imported:
+                if name.split(".")[0] == "jax":
+                    roots.add(_module_of(name, self._modules))
+                else:  # what tests share
+                    pending.append(file.parent / f"{name.split('.')[0]}.py")
+        if not roots:
+            return set()
+        loaded = late_names.closure(roots, words, self._imports, self._sources, _is_inner)
+        needed = {self._owner[m].name: self._owner[m].label for m in loaded}
+        inner = set().union(*(self._reach(name) for name in needed))
+        return {label for name, label in needed.items() if name not in inner}
+
+    def _read(self, file: Path) -> tuple[set[str], set[str]]:
+        """The words of a file, and what it imports."""
+        if file not in self._files:
+            tree = _parse(file)
+            words = late_names.read_source(tree, texts=True).words
+            self._files[file] = words, imports_of(tree, file.stem, is_package=False)
+        return self._files[file]
+
+    def _reach(self, target: str) -> set[str]:
+        """The targets that a target depends on."""
+        if target not in self._reached:
+            direct = self._depends[target]
+            self._reached[target] = direct.union(*(self._reach(d) for d in direct))
+        return self._reached[target]
+
+
+def with_dependencies(
+    root: Path, path: Path, owner: dict[str, Target], needs: _Needs | None = None
+) -> str:
+    """Returns the content of a handwritten BUILD file, with the `deps` that its sources need.
+
+    With `needs`, these are of `jax` what is loaded, in place of all of it.
+    """
     text = path.read_text()
     if path.parent == root / "tests":
         text += "".join(_new_test(file) for file in unlisted_tests(path.parent, text))
@@ -447,6 +530,10 @@ def with_dependencies(root: Path, path: Path, owner: dict[str, Target]) -> str:
             v for v in getattr(values.get("deps"), "elts", []) if "# keep" in lines[v.lineno - 1]
         ]
         kept = [ast.literal_eval(v) for v in kept]
+        if needs:
+            wanted = {w for w in wanted if not w.startswith("//jax")}
+            if EVERYTHING not in kept:
+                wanted |= needs.labels(path.parent / source for source in sources[id(call)])
         block = f"    deps = {_list([*wanted, *kept], kept)},\n" if wanted or kept else ""
         if "deps" in values:
             lines[values["deps"].lineno - 1 : values["deps"].end_lineno] = [block]
@@ -482,14 +569,14 @@ def _new_test(file: Path) -> str:
 
 
 def _test_dependencies(path: Path, owner: dict[str, Target], own: dict[str, str]) -> Iterator[str]:
-    for name in imports_of(path, path.stem, is_package=False):
+    for name in imports_of(_parse(path), path.stem, is_package=False):
         first = name.split(".")[0]
         if first == "jax":
             inner = name
             while inner not in owner:
                 inner = inner.rpartition(".")[0]
             # Like a user's program, a test depends on all of jax, and on test utilities explicitly.
-            yield "//jax:everything"
+            yield EVERYTHING
             if owner[inner].name.split(".")[-1] in TEST_UTILITIES:
                 yield owner[inner].label
         elif first in own:

@@ -84,6 +84,40 @@ def test_what_is_imported_when_it_is_needed(package):
 
 
 @pytest.mark.parametrize(
+    ("program", "needed"),
+    [
+        ("import numpy as np\nfrom jax import numpy as jnp\nnp.roots\nroots = jnp.ones", {"//jax/numpy"}),
+        ("import jax.numpy as jnp\njnp.roots", {"//jax/numpy", "//jax/_src:polynomial"}),
+        ("import jax.numpy\nname = 'roots'", {"//jax/numpy", "//jax/_src:polynomial"}),
+        ("import jax.numpy\nprogram = 'jax.numpy.roots([1])'", {"//jax/numpy", "//jax/_src:polynomial"}),
+        ("import jax.numpy as jnp\njnp.fft.fft", {"//jax/numpy", "//jax/numpy:fft"}),
+        ("from shared import jnp\njnp.roots", {"//jax/numpy", "//jax/_src:polynomial"}),
+        ("import jax._src.core", {"//jax/_src:core"}),
+        ("import numpy as np\nnp.roots", set()),
+    ],
+)  # fmt: skip
+def test_tests_depend_on_what_they_load(package, program, needed):
+    files = {
+        "jax/__init__.py": "",
+        "jax/_src/polynomial.py": "roots = 1\n",
+        "jax/numpy/__init__.py": "import jax._src.core\nif TYPE_CHECKING:\n    from jax._src.polynomial import roots\n"
+        "names = {'fft', 'roots'}\ndef __getattr__(name): pass\n",
+        "jax/numpy/fft.py": "",
+        "tests/shared.py": "from jax import numpy as jnp\n",
+        "tests/area_test.py": program + "\n",
+        "tests/BUILD.bazel": 'jax_multiplatform_test(\n    name = "area",\n)\n',
+    }
+    for name, content in files.items():
+        (package / name).parent.mkdir(exist_ok=True)
+        (package / name).write_text(content)
+    (package / "pyproject.toml").write_text(
+        '[[tool.importlinter.contracts]]\ntype = "layers"\nlayers = ["(lax)", "(polynomial)", "core", "lib"]\n'
+    )
+    text = build_files.build_files(package)[package / "tests/BUILD.bazel"]
+    assert set(re.findall(r'"(//jax\S*)"', text)) - {"//jax", "//jax/_src"} == needed
+
+
+@pytest.mark.parametrize(
     ("file", "line", "message"),
     [
         ("core.py", "from jax._src import lax", "jax._src.core depends on jax._src.lax, which is on a higher layer"),

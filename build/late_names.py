@@ -1,0 +1,158 @@
+"""What a test needs of `jax` when it runs, besides what is imported at once.
+
+Packages load many of their names when these are first used (`jax/_src/lazy_names.py`). They repeat the imports for type
+checkers, which is where they are read from here. A test needs the module of a late name if the test, or anything else that
+it needs, mentions the name. That is more than is used, since other things have the same names, and never less, unless
+names are put together as the program runs.
+"""
+
+import ast
+import dataclasses
+import re
+import sys
+from collections.abc import Callable, Iterable
+
+# Packages whose attributes are no late names, though some have the names of ours.
+OTHER_PACKAGES = sys.stdlib_module_names | {
+    "absl",
+    "hypothesis",
+    "ml_dtypes",
+    "numpy",
+    "pytest",
+    "scipy",
+}
+
+
+@dataclasses.dataclass
+class Source:
+    """What a Python file mentions.
+
+    Attributes:
+      late: what it imports on first use of a name, dotted, by name.
+      is_late: whether it has such names.
+      words: the attributes and imported names in it, but for those of other packages and of `self`, and what its strings
+        name; of a file that has late names, without these.
+      texts: the words of its strings, if it has late names, in whose tables they are then.
+    """
+
+    late: dict[str, set[str]]
+    is_late: bool
+    words: set[str]
+    texts: set[str]
+
+
+def read_source(tree: ast.Module, texts: bool = False) -> Source:
+    """Reads a file; with `texts`, the words of its strings are words too, which may be programs or names for `getattr`."""
+    is_late = any("__getattr__" in _defined(node) for node in tree.body)
+    late: dict[str, set[str]] = {}
+    others = {"self", "cls"}.union(*map(_other_packages, ast.walk(tree)))
+    words: set[str] = set()
+    strings: set[str] = set()
+    pending: list[ast.AST] = [tree]
+    while pending:
+        node = pending.pop()
+        if isinstance(node, ast.If) and name_of(node.test).endswith("TYPE_CHECKING"):
+            pending += node.orelse
+            for each in node.body:
+                if is_late and isinstance(each, ast.ImportFrom) and each.module:
+                    for alias in each.names:
+                        full = f"{each.module}.{alias.name}"
+                        late.setdefault(alias.asname or alias.name, set()).add(full)
+            continue
+        if isinstance(node, ast.Constant) and isinstance(node.value, str):
+            strings |= _words_of_text(node.value, texts)
+        elif isinstance(node, ast.Attribute) and _outermost(node) not in others:
+            words.add(node.attr)
+        elif isinstance(node, ast.alias):
+            words |= set(node.name.split("."))
+        pending += ast.iter_child_nodes(node)
+    if not is_late:
+        return Source({}, False, words | strings, set())
+    return Source(late, True, words - late.keys(), strings)
+
+
+def name_of(node: ast.AST) -> str:
+    """The last part of a dotted name, or an empty text."""
+    return getattr(node, "attr", None) or getattr(node, "id", "")
+
+
+def _defined(node: ast.stmt) -> set[str]:
+    if isinstance(node, ast.FunctionDef):
+        return {node.name}
+    if isinstance(node, ast.Assign):
+        names = [n for t in node.targets for n in (t.elts if isinstance(t, ast.Tuple) else [t])]
+        return {name_of(n) for n in names}
+    return set()
+
+
+def _other_packages(node: ast.AST) -> set[str]:
+    """The names that an import of one of `OTHER_PACKAGES` gives to it, or to what is in it."""
+    if isinstance(node, ast.Import):
+        return {a.asname or a.name.split(".")[0] for a in node.names if _is_other(a.name)}
+    if isinstance(node, ast.ImportFrom) and not node.level and _is_other(node.module or ""):
+        return {a.asname or a.name for a in node.names}
+    return set()
+
+
+def _is_other(name: str) -> bool:
+    return name.split(".")[0] in OTHER_PACKAGES
+
+
+def _outermost(node: ast.AST) -> str:
+    """The name at the start of a dotted name, or an empty text."""
+    while isinstance(node, ast.Attribute):
+        node = node.value
+    return node.id if isinstance(node, ast.Name) else ""
+
+
+def _words_of_text(text: str, anywhere: bool) -> set[str]:
+    """What a string names, as a whole or, with `anywhere`, as a program in it does."""
+    if re.fullmatch(r"\w+(\.\w+)*", text):
+        return set(text.split("."))
+    if not anywhere:
+        return set()
+    words = set(re.findall(r"\.(\w+)", text))
+    for line in re.findall(r"(?:from|import) .*", text):
+        words |= set(re.findall(r"\w+", line))
+    return words
+
+
+def closure(
+    roots: Iterable[str],
+    words: Iterable[str],
+    imports: dict[str, set[str]],
+    sources: dict[str, Source],
+    is_inner: Callable[[str], bool],
+) -> set[str]:
+    """The modules that a program loads.
+
+    Args:
+      roots: the modules that it imports.
+      words: the identifiers that it mentions.
+      imports: the modules that each module imports.
+      sources: of all modules; the values of `late` are names of modules.
+      is_inner: whether a module uses the late names of such modules only. Others, and the program, may use those of all.
+    """
+    found: set[str] = set()
+    mentioned = {
+        True: set(words),
+        False: set(words),
+    }  # by whether the late names are of inner modules
+    waiting: dict[bool, dict[str, set[str]]] = {True: {}, False: {}}
+    pending = list(roots)
+    while pending:
+        while pending:
+            module = pending.pop()
+            if module in found:
+                continue
+            found.add(module)
+            pending += filter(None, [module.rpartition(".")[0], *imports[module]])
+            inner = is_inner(module)
+            for of_inner in (True,) if inner else (True, False):
+                mentioned[of_inner] |= sources[module].words
+            for name, modules in sources[module].late.items():
+                waiting[inner].setdefault(name, set()).update(modules)
+        for inner, late in waiting.items():
+            for name in late.keys() & mentioned[inner]:
+                pending += late.pop(name)
+    return found
