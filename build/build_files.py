@@ -23,8 +23,16 @@ import late_names
 from late_names import name_of
 
 ROOT = Path(__file__).absolute().parent.parent
-# Packages in which each module is a target, besides those of the public API; any other folder is one target.
-FLAT = ("jax._src", "jax._src.numpy")
+# Packages in which each module is a target; any other folder is one target.
+FLAT = (
+    "jax",
+    "jax.experimental",
+    "jax.lax",
+    "jax.numpy",
+    "jax.scipy",
+    "jax._src",
+    "jax._src.numpy",
+)
 HANDWRITTEN = (
     "tests",
     "benchmarks",
@@ -275,7 +283,7 @@ def group(modules: dict[str, Module]) -> list[Target]:
         if modules[name].is_package:
             return name
         parent = name.rpartition(".")[0]
-        return name if _is_flat(parent) else parent
+        return name if parent in FLAT else parent
 
     members: dict[str, list[Module]] = {}
     for module in modules.values():
@@ -292,12 +300,8 @@ def group(modules: dict[str, Module]) -> list[Target]:
             raise BuildError(f"these import each other in a circle: {', '.join(names)}")
         its = [m for n in names for m in members[n]]
         folders = [] if outer not in modules or not modules[outer].is_package else names
-        targets.append(Target(outer, [] if _is_flat(outer) else folders, its))
+        targets.append(Target(outer, [] if outer in FLAT else folders, its))
     return targets
-
-
-def _is_flat(package: str) -> bool:
-    return package in FLAT or not f"{package}.".startswith("jax._src.")
 
 
 def components(edges: dict[str, set[str]]) -> list[set[str]]:
@@ -384,7 +388,7 @@ def _external(name: str) -> str:
 
 def _render(root: Path, target: Target, deps: list[str], files: dict[Path, list[str]]) -> None:
     home = root / Path(*target.name.split("."))
-    if _is_flat(target.name) and target.modules[0].is_package:
+    if target.name in FLAT:
         sources = '["__init__.py"]'
     elif not target.folders:
         home = home.parent
