@@ -23,7 +23,7 @@ QUICKLY = os.environ.setdefault("JAX_DISABLE_MOST_OPTIMIZATIONS", "1") == "1"
 # Later jaxlibs may lack the following flags, and would end the process.
 if importlib.metadata.version("jaxlib") == "0.10.2":
     # XLA's older code generation for CPUs takes half the time. What tables of cases compute eagerly goes through the
-    # newer one nevertheless.
+    # newer one nevertheless, as do tests with the fixture `fusion_emitters`.
     os.environ.setdefault("JAX_CPU_FUSION_EMITTERS", "0" if QUICKLY else "1")
     # XLA splits programs among threads to compile them, which for small ones, with a test process per core, is a loss.
     # Given flags go last, and so count.
@@ -142,6 +142,20 @@ def pytest_collection_finish(session):
 @pytest.fixture
 def checkout() -> Path:
     return ROOT
+
+
+@pytest.fixture
+def fusion_emitters():
+    """Compiles by the code generation that users' programs go through.
+
+    The older one, which other tests go through, fails to convert to float8, and scatters wrongly by indices of int8.
+    """
+    import jax  # here: collecting tests needs no jax
+
+    before = jax.config.values["jax_cpu_fusion_emitters"]
+    jax.config.update("jax_cpu_fusion_emitters", True)
+    yield
+    jax.config.update("jax_cpu_fusion_emitters", before)
 
 
 @pytest.fixture

@@ -467,6 +467,7 @@ def test_division_of_integers_by_zero():
         np.testing.assert_array_equal(got, want)
 
 
+@pytest.mark.usefixtures("fusion_emitters")
 @pytest.mark.parametrize("dtype", [np.int8, np.uint8, np.uint32])
 def test_indices_of_other_dtypes(dtype):
     """Sizes may be larger than indices can be, and indices than sizes, which are 32-bit integers."""

@@ -11,6 +11,7 @@ from unittest import mock
 
 import ml_dtypes
 import numpy as np
+import pytest
 from absl.testing import absltest, parameterized
 
 import jax
@@ -128,6 +129,7 @@ class TypesTest(parameterized.TestCase):
             mlir.unflatten_ir_values_like_types(flat, types[:-1])
 
 
+@pytest.mark.usefixtures("fusion_emitters")
 class ConstantsTest(parameterized.TestCase):
     @parameterized.product(
         dtype=list(DTYPES),

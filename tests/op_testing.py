@@ -28,16 +28,16 @@ def case_tests(path: str):
         return oracle_results.read(table)
 
     @pytest.mark.parametrize("name", list(cases))
-    def test_reference(name, reference):
+    def test_reference(name, reference, fusion_emitters):
         case = cases[name]
-        with _fusion_emitters(), _expected_warnings(case):
+        with _expected_warnings(case):
             ours = op_cases.evaluate(case)
         comparison.assert_same_results(case, ours, reference[name])
 
     @pytest.mark.parametrize("name", [n for n, c in cases.items() if c.numpy])
-    def test_numpy(name):
+    def test_numpy(name, fusion_emitters):
         case = cases[name]
-        with _fusion_emitters(), _expected_warnings(case):
+        with _expected_warnings(case):
             (outs, _) = op_cases.evaluate_eager(case)
         want = case.numpy(*case.args)
         want = want if isinstance(want, (tuple, list)) else [want]
@@ -47,19 +47,6 @@ def case_tests(path: str):
 
     with_formula = any(c.numpy for c in cases.values())
     return reference, test_reference, test_numpy if with_formula else None
-
-
-@contextlib.contextmanager
-def _fusion_emitters():
-    """Eager results are of the code generation that users' programs go through."""
-    import jax  # here: collecting tests needs no jax
-
-    before = jax.config.values["jax_cpu_fusion_emitters"]
-    jax.config.update("jax_cpu_fusion_emitters", True)
-    try:
-        yield
-    finally:
-        jax.config.update("jax_cpu_fusion_emitters", before)
 
 
 def _expected_warnings(case):
