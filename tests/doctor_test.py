@@ -1,5 +1,6 @@
 """`jax.print_environment_info` and `python -m jax.doctor`: each fault is found, with the command that mends it."""
 
+import errno
 import os
 import re
 import subprocess
@@ -213,13 +214,41 @@ def test_nvidia_driver(monkeypatch, tmp_path, driver, level):
     assert found.level is level and driver in found.message
 
 
-def test_backends_that_do_not_start(monkeypatch):
-    def fails():
-        raise RuntimeError("no such platform")
+def test_backends_that_do_not_start(monkeypatch, environment):
+    def fails(text):
+        def devices():
+            raise RuntimeError(text)
 
-    monkeypatch.setattr(devices.xla_bridge, "devices", fails)
-    found = the_problem(devices.check_devices)
-    assert "no such platform" in found.message and found.remedy == "unset JAX_PLATFORMS"
+        return devices
+
+    for text, variables, remedy in (
+        ("no such platform", dict(JAX_PLATFORMS="gpu"), "unset JAX_PLATFORMS"),
+        ("no such platform", dict(JAX_PLATFORMS=None), None),
+        ("jax_num_cpu_devices must", dict(JAX_NUM_CPU_DEVICES="-3"), "unset JAX_NUM_CPU_DEVICES"),
+        ("jax_num_cpu_devices must", dict(JAX_NUM_CPU_DEVICES=None), None),
+    ):
+        environment(**variables)
+        monkeypatch.setattr(devices.xla_bridge, "devices", fails(text))
+        found = the_problem(devices.check_devices)
+        assert found.message == f"no backend starts: {text}" and found.remedy == remedy
+
+
+def test_packages_of_broken_plugins(monkeypatch):
+    """A module's name is not that of its package, and another package of that name may be anything."""
+    entry = SimpleNamespace(group="jax_plugins", module="own.plugin")
+    cuda = SimpleNamespace(
+        metadata={"Name": "jax-cuda13-plugin"}, entry_points=(),
+        files=[Path("jax_plugins/xla_cuda13/__init__.py")],
+    )  # fmt: skip
+    own = SimpleNamespace(metadata={"Name": "own-plugin"}, entry_points=[entry], files=None)
+    monkeypatch.setattr(packages.importlib.metadata, "distributions", lambda: [cuda, own])
+    for module, remedy in (
+        ("jax_plugins.xla_cuda13", "pip install --upgrade jax-cuda13-plugin"),
+        ("own.plugin", "pip install --upgrade own-plugin"),
+        ("jax_plugins.unknown", None),
+    ):
+        message = f"The JAX plugin {module} could not be initialized and is left out: ..."
+        assert devices._reinstall(message) == remedy
 
 
 # Caches
@@ -244,8 +273,21 @@ def test_cache(cache_folder, tmp_path, monkeypatch):
     assert "1 files, 0.002 GB" in found.message
     monkeypatch.setattr(resources.shutil, "disk_usage", lambda _: SimpleNamespace(free=10**8))
     assert "0.1 GB are free" in the_problem(resources.check_cache).message
-    monkeypatch.setattr(resources.os, "access", lambda *_: False)
-    assert "may not be written to" in the_problem(resources.check_cache).message
+    assert [file.name for file in folder.iterdir()] == ["a"]
+
+    def fails(dir):
+        raise OSError(errno.EROFS, os.strerror(errno.EROFS))
+
+    monkeypatch.setattr(resources.tempfile, "TemporaryFile", fails)
+    found = the_problem(resources.check_cache)
+    assert found.level is Level.ERROR and found.message.endswith("to: Read-only file system")
+
+
+@pytest.mark.skipif(not os.path.isdir("/proc/self"), reason="needs /proc")
+def test_cache_in_a_folder_that_takes_no_files(cache_folder):
+    """Root seems to have the permission."""
+    cache_folder("/proc/cache")
+    assert "/proc/cache cannot be written to" in the_problem(resources.check_cache).message
 
 
 def test_cache_that_is_a_file(cache_folder, tmp_path):

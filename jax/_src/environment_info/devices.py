@@ -12,7 +12,7 @@ from collections.abc import Iterator
 
 from jax._src import config, hardware_utils, xla_bridge
 from jax._src.environment_info.findings import Finding, error, note, ok, warning
-from jax._src.environment_info.packages import numbers
+from jax._src.environment_info.packages import numbers, package_of_plugin
 from jax._src.xla_bridge import plugins, registry
 
 TOPIC = "devices"
@@ -50,7 +50,7 @@ def check_devices() -> Iterator[Finding]:
         try:
             devices = xla_bridge.devices()
         except RuntimeError as err:
-            yield error(TOPIC, f"no backend starts: {err}", "unset JAX_PLATFORMS")
+            yield error(TOPIC, f"no backend starts: {err}", _unset(str(err)))
             return
     default = devices[0].platform
     kinds = sorted({d.device_kind for d in devices})
@@ -63,9 +63,17 @@ def check_devices() -> Iterator[Finding]:
     yield from _check_device_files()
 
 
+def _unset(message: str) -> str | None:
+    """What removes the variable because of which no backend starts, if there is one."""
+    named = [name.upper() for name in re.findall(r"\bjax_\w+", message)]
+    variables = [name for name in (*named, "JAX_PLATFORMS") if name in os.environ]
+    return f"unset {variables[0]}" if variables else None
+
+
 def _reinstall(message: str) -> str | None:
     match = re.search(r"plugin (\S+) could not", message)
-    return f"pip install --upgrade {match[1].replace('jax_plugins.', 'jax-')}" if match else None
+    package = package_of_plugin(match[1]) if match else None
+    return f"pip install --upgrade {package}" if package else None
 
 
 def _check_plugins() -> Iterator[Finding]:

@@ -113,3 +113,15 @@ def numbers(version: str) -> tuple[int, ...]:
     """The release numbers of a version: `(2, 1, 0)` of `"2.1.0rc1"`."""
     match = re.match(r"\d+(?:\.\d+)*", version)
     return tuple(map(int, match.group().split("."))) if match else ()
+
+
+def package_of_plugin(module: str) -> str | None:
+    """The installed distribution that a plugin's module is of; None if none has it."""
+    folder = f"{module.replace('.', '/')}/"
+    for distribution in importlib.metadata.distributions():
+        for entry in distribution.entry_points:
+            if entry.group == "jax_plugins" and entry.module == module:
+                return str(distribution.metadata["Name"])
+        if any(str(file).startswith(folder) for file in distribution.files or ()):
+            return str(distribution.metadata["Name"])
+    return None

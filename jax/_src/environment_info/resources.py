@@ -7,6 +7,7 @@ import os
 import pathlib
 import re
 import shutil
+import tempfile
 from collections.abc import Iterator
 
 from jax._src import compilation_cache, config, hardware_utils, xla_bridge
@@ -61,12 +62,13 @@ def _check_local_cache(topic: str, folder: pathlib.Path) -> Iterator[Finding]:
             _OTHER_FOLDER,
         )
         return
-    if not os.access(there, os.W_OK | os.X_OK):
-        yield error(
-            topic,
-            f"the compilation cache {folder} may not be written to",
-            _OTHER_FOLDER,
-        )
+    try:
+        # Permissions do not tell all: not those of read-only disks and of folders such as /proc.
+        with tempfile.TemporaryFile(dir=there):
+            pass
+    except OSError as err:
+        message = f"the compilation cache {folder} cannot be written to: {err.strerror}"
+        yield error(topic, message, _OTHER_FOLDER)
         return
     entries, size = _contents(folder)
     limit = config.compilation_cache_max_size.value
