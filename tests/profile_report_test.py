@@ -348,6 +348,37 @@ def test_command_with_a_failing_module(run, tmp_path):
     assert "Operations" in result.stderr and (tmp_path / "out.html").exists()
 
 
+@pytest.mark.slow
+def test_command_waits_for_the_programs_threads(run, tmp_path):
+    (tmp_path / "threads.py").write_text(
+        "import threading, jax, jax.numpy as jnp\n"
+        "def planted(x): return jnp.sin(x)\n"
+        "threading.Thread(target=lambda: jax.jit(planted)(1.0)).start()\n"
+    )
+    result = run("threads.py")
+    assert result.returncode == 0, result.stderr
+    (line,) = [line for line in result.stderr.splitlines() if line.startswith("planted ")]
+    assert line.count("1x ") >= 3, result.stderr  # traced, lowered and compiled
+
+
+@pytest.mark.parametrize(
+    "arguments, message",
+    [
+        (("-o", "absent/page.html", "program.py"), "cannot be written to"),
+        (("-o", ".", "program.py"), "cannot be written to"),
+        (("absent.py",), "there is no program absent.py"),
+    ],
+)
+def test_command_looks_at_its_arguments_first(tmp_path, monkeypatch, capsys, arguments, message):
+    from jax._src.profile_report import command
+
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "program.py").write_text("raise AssertionError('the program runs')")
+    with pytest.raises(SystemExit) as end:
+        command.main(arguments)
+    assert end.value.code == 2 and message in capsys.readouterr().err
+
+
 def test_command_on_a_terminal(capsys, monkeypatch, planted):
     from jax._src.profile_report import command
 

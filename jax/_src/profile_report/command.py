@@ -7,6 +7,7 @@ import os
 import pathlib
 import runpy
 import sys
+import threading
 from collections.abc import Sequence
 from typing import IO, Any
 
@@ -22,9 +23,14 @@ def main(arguments: Sequence[str] | None = None) -> Any:
     Returns:
       The program's exit status; an error of the program is raised after the report has been written.
     """
-    options = _parser().parse_args(arguments)
+    parser = _parser()
+    options = parser.parse_args(arguments)
     file = pathlib.Path(options.output).absolute()  # the program may change the folder
     program = options.program
+    if not file.parent.is_dir() or file.is_dir():  # before a program that may take hours
+        parser.error(f"the report cannot be written to {file}: name a file in a folder that exists")
+    if not options.module and not os.path.exists(program):
+        parser.error(f"there is no program {program}; write -m before the name of a module")
     sys.argv = [program, *options.arguments]
     finished: Report | None = None
     status: Any = 0
@@ -39,12 +45,21 @@ def main(arguments: Sequence[str] | None = None) -> Any:
                     runpy.run_path(program, run_name="__main__")
             except SystemExit as end:
                 status = end.code
+            _wait_for_threads()
     finally:
         if finished is not None:
             finished.save(file)
             _print(finished, sys.stderr, is_short=not options.text)
             print(f"\nreport: {file}", file=sys.stderr)
     return status
+
+
+def _wait_for_threads() -> None:
+    """Waits for the threads that the program has started, as Python does at a program's end."""
+    others = [t for t in threading.enumerate() if t is not threading.current_thread()]
+    for thread in others:
+        if not thread.daemon:
+            thread.join()
 
 
 def _title(options: argparse.Namespace) -> str:
