@@ -65,6 +65,7 @@ CASES = {
     "float8": ("dtype", "x", "f8_e4m3fn[3]", "f32[3]", '"float8_e4m3fn"', lambda f: f(X.astype(jnp.float8_e4m3fn)), lambda f: f(X)),
     "bool": ("dtype", "x", "bool[3]", "f32[3]", "jnp.asarray(x, bool)", lambda f: f(X > 0), lambda f: f(X)),
     "random keys": ("dtype", "y", "key<fry>[]", "key<rbg>[]", "one dtype", lambda f: f(X, KEYS[0]), lambda f: f(X, KEYS[1])),
+    "number and key": ("dtype", "y", "f32[]", "key<fry>[]", "one dtype", lambda f: f(X, X[0]), lambda f: f(X, KEYS[0])),
     "leaf": ("shape", "x['w'][1]", "f32[3]", "f32[2]", "x['w'][1]", lambda f: f({"w": [X, X]}), lambda f: f({"w": [X, X[:2]]})),
     "weak type": ("weak type", "x", "f32[] (weakly typed)", "f32[]", "a Python number in one call", lambda f: f(1.0), lambda f: f(jnp.float32(1))),
     "structure": ("structure", "x['a']", "leaf", "tuple", "one structure", lambda f: f({"a": X}), lambda f: f({"a": (X,)})),
@@ -125,6 +126,8 @@ def test_static_arguments():
     assert miss.changes[0].new == "Settings(rate=0.2)" and "each value" in miss.remedy
     assert "__eq__ and __hash__" in static(Opaque(), Opaque()).remedy
     assert "the same function for n" in static(lambda: 0, lambda: 0).remedy
+    miss = static(float("nan"), float("nan"))
+    assert "n: nan -> nan (nan does not equal nan)" in str(miss) and "such as None" in miss.remedy
     g = jax.jit(lambda x, y=None, *, n=1, mode="a": x, static_argnames=("n", "mode"))
     calls = lambda: g(X), lambda: g(X, X)
     for last, change in (

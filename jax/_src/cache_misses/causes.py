@@ -250,9 +250,19 @@ def _static_arguments(fun: Callable, call: Any, static_argnums: Sequence[int]) -
     return dict(zip([*positional, *map(str, call.static_arg_names)], call.static_args))
 
 
+_OF_NANS = "nan does not equal nan"
+
+
 def _static_change(name: str, value: Any, earlier: Any) -> Change:
     why = ""
-    if type(value) is type(earlier) and type(value).__eq__ is object.__eq__:
+    if (
+        isinstance(value, float)
+        and isinstance(earlier, float)
+        and value != value
+        and earlier != earlier
+    ):
+        why = _OF_NANS
+    elif type(value) is type(earlier) and type(value).__eq__ is object.__eq__:
         is_function = isinstance(value, (types.FunctionType, functools.partial))
         why = "another function object" if is_function else "another object without __eq__"
     return Change("static argument", name, short(earlier), short(value), why)
@@ -415,6 +425,8 @@ def _sizes(text: str) -> list[str] | None:
 
 def _static_remedy(name: str, change: Change) -> str:
     x = change.path
+    if change.why == _OF_NANS:
+        return f"pass something else for {x} in place of nan, such as None: each nan is a program of its own"
     if change.why == "another function object":
         return f"pass the same function for {x}: one that is defined once, not a new lambda or partial for each call"
     if change.why:
@@ -428,7 +440,7 @@ def _call_remedy(name: str, change: Change) -> str:
 
 def _dtype_remedy(name: str, change: Change) -> str:
     x, dtype = change.path, _dtype(change.old)
-    if dtype is None:
+    if dtype is None or _dtype(change.new) is None:  # no number can be converted to a key
         return f"pass {x} always with one dtype"
     return f"convert {x} to one type before the call: jnp.asarray({x}, {dtype})"
 
