@@ -212,6 +212,14 @@ def test_bars():
     progress._short.clear()
 
 
+def test_description_is_one_line():
+    with on_terminal() as terminal:
+        lax.fori_loop(0, 3, lambda i, x: x + i, 0, progress="{a}%s\nb\r\n<é>")
+        jax.effects_barrier()
+    assert "{a}%s b <é>: 100%" in terminal.getvalue() and terminal.getvalue().count("\n") == 1
+    progress._short.clear()
+
+
 @pytest.mark.parametrize("ordered", [False, True])
 def test_bars_of_loops_that_fail_are_closed(ordered):
     def fail(i):

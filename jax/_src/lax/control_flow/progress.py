@@ -73,7 +73,9 @@ def bar_of(progress: bool | str, total: int | None) -> Bar | None:
             "The argument `progress` of a loop needs the package tqdm: run `python -m pip install tqdm`."
         ) from None
     line = source_info_util.summarize(source_info_util.current())
-    return Bar("" if progress is True else progress, total, line)
+    # A bar has one line, which it returns to the start of.
+    description = "" if progress is True else " ".join(progress.splitlines())
+    return Bar(description, total, line)
 
 
 def _is_visible() -> bool:
