@@ -94,6 +94,15 @@ def test_line_shape_and_number():
         assert re.search(rf"bounds_test.py:{LINE}:\d+ \(lookup\): ", text), text
 
 
+def test_negative_indices():
+    """Which `lax.gather` takes as they are, and `x[i]` counts from the end."""
+    dims = lax.GatherDimensionNumbers((), (0,), (0,))
+    for f, i in ((lambda i: X[i], -6), (lambda i: lax.gather(X, i[None], dims, (1,)), -1)):
+        text = hunt(f, jnp.array(i))
+        assert "index -1 is out of bounds" in text, text
+        assert "(if negative indices are counted from the end here, it was -6)" in text, text
+
+
 def test_numbers_known_in_advance():
     for f in (lambda x: x[7], jax.jit(lambda x: x[7])):
         assert "index 7 out of bounds for axis 0 with size 5" in hunt(f, X)

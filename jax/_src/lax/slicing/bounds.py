@@ -208,7 +208,7 @@ def _problem(
             f"{size}: it may start at 0 to {size - window}"
         )
     elif index < 0:
-        what += f" (negative indices are counted from the end already: it was {index - size})"
+        what += f" (if negative indices are counted from the end here, it was {index - size})"
     where = f"at {line}: " if line else ""
     return f"{what}\n  {where}{name} of {operand}, {len(bad)} of {indices.size} indices"
 
