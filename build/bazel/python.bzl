@@ -109,6 +109,7 @@ _SHEBANG = """\
 #!/bin/sh
 '''true'
 case $0 in *.runfiles/*) files=${{0%.runfiles/*}}.runfiles ;; *) files=$0.runfiles ;; esac
+[ -d "$files" ] || files=$RUNFILES_DIR
 exec "$files/{repository}/packed/bin/python{version}" "$0" "$@"
 ' '''
 """
