@@ -331,6 +331,14 @@ def test_tests_of_a_device_do_not_go_on_with_the_cpu(run_shard, tmp_path, wanted
     ) * 3
 
 
+def test_settings_of_test_runs_take_no_jaxlib(monkeypatch):
+    """A target has the packages that its tests import, and no others."""
+    monkeypatch.setattr(os, "environ", os.environ.copy())
+    without = [path for path in sys.path if not list(Path(path).glob("jaxlib-*.dist-info"))]
+    monkeypatch.setattr(sys, "path", without)
+    assert "pytest_addoption" in runpy.run_path(str(ROOT / "conftest.py"))
+
+
 # Slots of accelerators, of pretend devices
 
 NAMES = [name for names in accelerator_slot.VARIABLES.values() for name in names]
