@@ -1,5 +1,6 @@
 """The core: jaxprs and their checks, traces and their leaks, errors that name the user's line."""
 
+import collections
 import functools
 import gc
 import itertools
@@ -551,6 +552,14 @@ class LeaksTest(jtu.JaxTestCase):
                 kept.error = err
             return x
 
+        def keep_generator(x):
+            def steps(y):
+                yield y
+
+            kept.steps = steps(lax.sin(x))
+            next(kept.steps)
+            return x
+
         def keep(fun):
             def run(x):
                 fun(lax.sin(x))
@@ -559,6 +568,7 @@ class LeaksTest(jtu.JaxTestCase):
             return run
 
         kept = Model()
+        kept.queue = collections.deque()
         kept.items, kept.layers = [], {"a": [0]}
         cases = [
             (keep(kept.items.append), r"kept\.items\[0\]"),
@@ -567,6 +577,8 @@ class LeaksTest(jtu.JaxTestCase):
             (keep(lambda x: setattr(kept, "p", functools.partial(max, x))), r"kept\.p\.args\[0\]"),
             (keep_closure, r"kept\.function \(y: closed over by .*keep_closure"),
             (keep_exception, r"kept\.error\.__traceback__: variable x of .*keep_exception"),
+            (keep_generator, r"kept\.steps variable y of .*steps"),
+            (keep(kept.queue.append), r"kept\.queue\[0\]"),
             (keep(lambda x: setattr(Model, "cls", x)), r"Model\.cls"),
             (keep(lambda x: globals().update(leaked=x)), "core_test.leaked"),
         ]
@@ -577,8 +589,13 @@ class LeaksTest(jtu.JaxTestCase):
                 self.assertRaisesRegex(Exception, f"kept as .*{path}[^@]*core_test.py:"),
             ):
                 transform(fun)(jnp.ones(2) if transform is jax.vmap else F(1))
-            kept.items.clear(), kept.layers.update(a=[0]), globals().pop("leaked", None)
-            kept.x = kept.p = kept.function = kept.error = Model.cls = None
+            (
+                kept.items.clear(),
+                kept.queue.clear(),
+                kept.layers.update(a=[0]),
+                globals().pop("leaked", None),
+            )
+            kept.x = kept.p = kept.function = kept.error = kept.steps = Model.cls = None
 
     @pytest.mark.usefixtures("only_new_objects")
     def test_no_leaks_in_sound_programs(self):

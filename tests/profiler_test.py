@@ -110,11 +110,47 @@ class TraceTest(absltest.TestCase):
         jax.profiler.stop_trace()
         self.assertLen(self.files("*.xplane.pb"), 1)
 
+    def test_metadata(self):
+        def recorded(*names, clear=False):
+            with tempfile.TemporaryDirectory() as folder:
+                with jax.profiler.trace(folder):
+                    if clear:
+                        _profiler.clear_metadata()
+                    for name in names:
+                        _profiler.set_metadata(name, "value")
+                (file,) = Path(folder).glob("plugins/profile/*/*.xplane.pb")
+                data = jax.profiler.ProfileData.from_file(str(file))
+                stats = data.find_plane_with_name("/host:metadata").stats
+                return {name for name, _ in stats} - {"process_id"}
+
+        versions = {"jax_version", "jaxlib_version", "cpu_version"}
+        _profiler.set_metadata("before", "value")
+        self.assertEqual(recorded("mine"), versions | {"mine"})
+        self.assertEqual(recorded("mine", clear=True), {"mine"})
+        self.assertEqual(recorded(), versions)
+
+    def test_name_of_session(self):
+        options = jax.profiler.ProfileOptions()
+        options.session_id = "mine"
+        for _ in range(2):  # the second one replaces the first
+            with jax.profiler.trace(
+                self.folder, create_perfetto_trace=True, profiler_options=options
+            ):
+                pass
+        (folder,) = (self.folder / "plugins" / "profile").iterdir()
+        self.assertEqual(folder.name, "mine")
+        self.assertLen(list(folder.iterdir()), 3)
+
     def test_wrong_options_start_nothing(self):
         with self.assertRaisesRegex(TypeError, "must be a jax.profiler.ProfileOptions, got 3"):
             jax.profiler.start_trace(self.folder, profiler_options=3)
         with self.assertRaises(TypeError):
             jax.profiler.start_trace(3)
+        options = jax.profiler.ProfileOptions()
+        for name in ("a/b", ".."):
+            options.session_id = name
+            with self.assertRaisesRegex(ValueError, "session_id must be the name of a folder"):
+                jax.profiler.start_trace(self.folder, profiler_options=options)
         with jax.profiler.trace(self.folder):
             pass
 

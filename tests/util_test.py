@@ -677,6 +677,10 @@ class MonitoringTest(parameterized.TestCase):
         monitoring.register_event_duration_secs_listener(listen)
         monitoring.register_event_time_span_listener(listen)
         monitoring.register_scalar_listener(listen)
+        for kind in ("event", "event_duration", "event_time_span", "scalar"):
+            listeners = getattr(monitoring, f"get_{kind}_listeners")()
+            self.assertIn(listen, listeners)
+            listeners.clear()  # a copy
         monitoring.record_event("/a", x=1)
         monitoring.record_event_duration_secs("/b", 0.5)
         monitoring.record_event_time_span("/c", 1.0, 2.0)

@@ -115,6 +115,26 @@ def unregister_scalar_listener(callback: ScalarListenerWithMetadata) -> None:
     _remove(_scalar_listeners, callback)
 
 
+def get_event_listeners() -> list[EventListenerWithMetadata]:
+    """The listeners that `register_event_listener` registered, in this order."""
+    return list(_event_listeners)
+
+
+def get_event_duration_listeners() -> list[EventDurationListenerWithMetadata]:
+    """The listeners that `register_event_duration_secs_listener` registered, in this order."""
+    return list(_event_duration_secs_listeners)
+
+
+def get_event_time_span_listeners() -> list[EventTimeSpanListenerWithMetadata]:
+    """The listeners that `register_event_time_span_listener` registered, in this order."""
+    return list(_event_time_span_listeners)
+
+
+def get_scalar_listeners() -> list[ScalarListenerWithMetadata]:
+    """The listeners that `register_scalar_listener` registered, in this order."""
+    return list(_scalar_listeners)
+
+
 def _remove(listeners: list, callback: object) -> None:
     if callback not in listeners:
         raise ValueError(f"{callback!r} is not registered as a listener of this kind")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import collections
 import functools
 import gc
 import re
@@ -68,6 +69,8 @@ def _stack() -> Iterable[types.FrameType]:
 def _is_internal(obj: object) -> bool:
     """Whether an object belongs to tracing, or to this search."""
     cls = type(obj)
+    if not isinstance(obj, types.FrameType) and (frame := _frame_of(obj)) is not None:
+        return not source_info_util.is_user_filename(frame.f_code.co_filename)
     return cls.__module__.startswith("jax._src") and cls.__name__.endswith(("Trace", "Eqn"))
 
 
@@ -100,7 +103,7 @@ def _step(referrer: object, obj: object) -> str | None:
         return _step_of_dict(referrer, obj)
     if isinstance(referrer, tuple) and isinstance(obj, types.CellType):
         return ""
-    if isinstance(referrer, (list, tuple)):
+    if isinstance(referrer, (list, tuple, collections.deque)):
         return next((f"[{i}]" for i, x in enumerate(referrer) if x is obj), None)
     if isinstance(referrer, (set, frozenset)):
         return "{...}"
@@ -119,15 +122,27 @@ def _step(referrer: object, obj: object) -> str | None:
         return f" (cached results of {getattr(referrer, '__qualname__', referrer)})"
     if isinstance(referrer, type) and isinstance(obj, dict):
         return _ATTRIBUTES  # its dictionary, which `vars` hides
-    if isinstance(referrer, types.FrameType):
-        name = next((name for name, x in referrer.f_locals.items() if x is obj), None)
-        return name and f" variable {name} of {referrer.f_code.co_qualname}"
+    frame = _frame_of(referrer)
+    if frame is not None:
+        name = next((name for name, x in frame.f_locals.items() if x is obj), None)
+        return name and f" variable {name} of {frame.f_code.co_qualname}"
     if isinstance(referrer, types.TracebackType):
         return ""
     if isinstance(referrer, BaseException) and referrer.__traceback__ is obj:
         return ".__traceback__:"
     attributes = {name: value for name, value in _attributes(referrer)}
     return _named(attributes, obj)
+
+
+def _frame_of(obj: object) -> types.FrameType | None:
+    """The frame of a call: a frame itself, or that of a generator or coroutine that is not finished."""
+    if isinstance(obj, types.GeneratorType):
+        return obj.gi_frame
+    if isinstance(obj, types.CoroutineType):
+        return obj.cr_frame
+    if isinstance(obj, types.AsyncGeneratorType):
+        return obj.ag_frame
+    return obj if isinstance(obj, types.FrameType) else None
 
 
 def _step_of_dict(referrer: dict[Any, Any], obj: object) -> str | None:

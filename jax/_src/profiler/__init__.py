@@ -17,6 +17,8 @@ from jax._src.profiler.server import (
 )
 from jax._src.profiler.tracing import (
     ProfileOptions as ProfileOptions,
+    clear_metadata as clear_metadata,
+    set_metadata as set_metadata,
     start_trace as start_trace,
     stop_and_get_fdo_profile as stop_and_get_fdo_profile,
     stop_trace as stop_trace,

@@ -28,6 +28,7 @@ class ProfileOptions(lib.profiler.ProfileOptions):
       python_tracer_level: 1 to record calls of Python functions, 0 not to.
       enable_hlo_proto: whether to keep the compiled programs with the trace, which viewers show.
       advanced_configuration: further options of a platform's tracer, by name.
+      session_id: the name of the trace's folder; the time if it is empty.
 
     >>> options = jax.profiler.ProfileOptions()
     >>> options.python_tracer_level = 0
@@ -72,7 +73,8 @@ def start_trace(
     plugin) displays. :func:`trace` does both.
 
     Args:
-      log_dir: the folder. The trace is written to `plugins/profile/<time>` in it.
+      log_dir: the folder. The trace is written to `plugins/profile/<time>` in it, or what
+        `profiler_options.session_id` says in place of the time.
       create_perfetto_link: whether to print a link that displays the trace in the Perfetto viewer. The program
         then waits until the viewer has loaded it.
       create_perfetto_trace: whether to write `perfetto_trace.json.gz`, which can be loaded in that viewer.
@@ -80,6 +82,7 @@ def start_trace(
 
     Raises:
       RuntimeError: if a trace is running.
+      ValueError: if `profiler_options.session_id` is not the name of a folder.
     """
     global _running
     if profiler_options is not None and not isinstance(
@@ -89,6 +92,9 @@ def start_trace(
             "profiler_options must be a jax.profiler.ProfileOptions, got"
             f" {profiler_options!r} of type {type(profiler_options).__name__}"
         )
+    session_id = "" if profiler_options is None else profiler_options.session_id
+    if session_id in (".", "..") or os.path.basename(session_id) != session_id:
+        raise ValueError(f"session_id must be the name of a folder, got {session_id!r}")
     log_dir = os.fspath(log_dir)
     with _lock:
         if _running is not None:
@@ -100,6 +106,7 @@ def start_trace(
             background()
         # Devices that start during a trace are not in it.
         backend = xla_bridge.get_backend()
+        lib.profiler.clear_metadata()
         for name, value in (
             ("jax_version", __version__),
             ("jaxlib_version", lib.version_str),
@@ -118,8 +125,8 @@ def stop_trace() -> None:
     Raises:
       RuntimeError: if none is running.
     """
-    running, data = _stop()
-    running.session.export(data, running.log_dir)
+    # With what was recorded at hand, `export` would ignore the options' name of the folder.
+    running = _stop(lambda running: running.session.stop_and_export(running.log_dir))[0]
     if running.create_perfetto_link or running.create_perfetto_trace:
         file = perfetto.write_perfetto_trace(running.log_dir)
         if running.create_perfetto_link:
@@ -132,18 +139,28 @@ def stop_and_get_fdo_profile() -> bytes:
     Raises:
       RuntimeError: if no trace is running.
     """
-    profile: bytes = lib.profiler.get_fdo_profile(_stop()[1])
+    profile: bytes = lib.profiler.get_fdo_profile(_stop(lambda running: running.session.stop())[1])
     return profile
 
 
-def _stop() -> tuple[_Running, bytes]:
+def set_metadata(key: str, value: str) -> None:
+    """Adds `key` and `value` to the metadata of the trace that is running; viewers show them."""
+    lib.profiler.set_metadata(key, value)
+
+
+def clear_metadata() -> None:
+    """Removes the metadata of the trace that is running, also the versions that each trace has."""
+    lib.profiler.clear_metadata()
+
+
+def _stop(end: Callable[[_Running], Any]) -> tuple[_Running, Any]:
     global _running
     with _lock:
         if _running is None:
             raise RuntimeError("No profile started")
         running, _running = _running, None
     try:
-        return running, running.session.stop()
+        return running, end(running)
     finally:
         lib.profiler.clear_metadata()
 

@@ -487,21 +487,25 @@ igamma_grad_a_p = binary_primitive(
 )
 
 
-def random_gamma_grad(a: ArrayLike, x: ArrayLike) -> Array:
+def random_gamma_grad(*args: ArrayLike) -> Array:
     r"""Elementwise derivative of gamma distributed samples with respect to the shape `a`.
 
     It is the implicit derivative of a sample that keeps :math:`P(a, x)` constant; see
     :func:`igamma`.
 
     Args:
-      a: real array, the shape parameter of the distribution.
-      x: real array of the same dtype, the sample; the shapes are equal, or one is scalar, or size 1
-        broadcasts.
+      args: `a` and `x`: a real array, the shape parameter of the distribution, and one of the same
+        dtype, the sample; the shapes are equal, or one is scalar, or size 1 broadcasts.
+
+    Raises:
+      TypeError: if the number of arguments is not two.
 
     >>> lax.random_gamma_grad(1.0, 2.0)
     Array(1.6316..., dtype=float32, weak_type=True)
     """
-    return random_gamma_grad_p.bind(a, x)
+    if len(args) != 2:
+        raise TypeError(f"random_gamma_grad takes two arguments, a and x, but got {len(args)}")
+    return random_gamma_grad_p.bind(*args)
 
 
 def _random_gamma_grad_slope(g, out, a, x):
