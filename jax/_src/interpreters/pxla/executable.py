@@ -444,14 +444,21 @@ class MeshExecutable:
     def _xla_layouts(self) -> tuple[list[Any], list[Any]]:
         """Returns layouts of arguments and results, as reported by the runtime."""
         if self._layouts is None:
-            skip = len(self._info.ordered_effects)
-            self._layouts = (
-                _layouts_of(
-                    self.xla_executable.get_parameter_layouts()[skip:], self._info.in_avals
-                ),
-                _layouts_of(self.xla_executable.get_output_layouts()[skip:], self._info.out_avals),
-            )
+            self._layouts = self._reported_layouts()
         return self._layouts
+
+    def _reported_layouts(self) -> tuple[list[Any], list[Any]]:
+        info, executable = self._info, self.xla_executable
+        skip = len(info.ordered_effects)
+        try:
+            ins, outs = executable.get_parameter_layouts(), executable.get_output_layouts()
+        except _jax.JaxRuntimeError as err:
+            # Some runtimes report none of programs with tokens, which have the default layouts then.
+            asked = any(layout is not None for layout in (*info.in_layouts, *info.out_layouts))
+            if not skip or asked or not _is_unimplemented(err):
+                raise
+            return [None] * len(info.in_avals), [None] * len(info.out_avals)
+        return _layouts_of(ins[skip:], info.in_avals), _layouts_of(outs[skip:], info.out_avals)
 
     def _layouts_to_ask_for(self) -> list[Any]:
         """Returns the layout that each argument must have; None for the default layout."""
