@@ -457,7 +457,7 @@ class _Needs:
         self._sources = {name: module.source for name, module in modules.items()}
         self._imports = {name: module.imports & modules.keys() for name, module in modules.items()}
         self._reached: dict[str, set[str]] = {}
-        self._files: dict[Path, tuple[set[str], set[str]]] = {}
+        self._files: dict[Path, tuple[late_names.Source, set[str]]] = {}
 
     def labels(self, files: Iterable[Path]) -> set[str]:
         """Of a test or a library of tests, given the files that it consists of."""
@@ -469,8 +469,11 @@ class _Needs:
             if file in seen or not file.exists():
                 continue
             seen.add(file)
-            its_words, imported = self._read(file)
-            words |= its_words
+            source, imported = self._read(file)
+            words |= source.words
+            for name in source.programs:
+                roots.add(_module_of(name, self._modules))
+                words |= set(name.split("."))
             for name in imported:
                 if name.split(".")[0] == "jax":
                     roots.add(_module_of(name, self._modules))
@@ -483,12 +486,12 @@ class _Needs:
         inner = set().union(*(self._reach(name) for name in needed))
         return {label for name, label in needed.items() if name not in inner}
 
-    def _read(self, file: Path) -> tuple[set[str], set[str]]:
-        """The words of a file, and what it imports."""
+    def _read(self, file: Path) -> tuple[late_names.Source, set[str]]:
+        """What a file mentions, and what it imports."""
         if file not in self._files:
             tree = _parse(file)
-            words = late_names.read_source(tree, texts=True).words
-            self._files[file] = words, imports_of(tree, file.stem, is_package=False)
+            source = late_names.read_source(tree, texts=True)
+            self._files[file] = source, imports_of(tree, file.stem, is_package=False)
         return self._files[file]
 
     def _reach(self, target: str) -> set[str]:

@@ -33,12 +33,14 @@ class Source:
       words: the attributes and imported names in it, but for those of other packages and of `self`, and what its strings
         name; of a file that has late names, without these.
       texts: the words of its strings, if it has late names, in whose tables they are then.
+      programs: the dotted names that programs in its strings import of `jax`.
     """
 
     late: dict[str, set[str]]
     is_late: bool
     words: set[str]
     texts: set[str]
+    programs: set[str]
 
 
 def read_source(tree: ast.Module, texts: bool = False) -> Source:
@@ -48,6 +50,7 @@ def read_source(tree: ast.Module, texts: bool = False) -> Source:
     others = {"self", "cls"}.union(*map(_other_packages, ast.walk(tree)))
     words: set[str] = set()
     strings: set[str] = set()
+    programs: set[str] = set()
     pending: list[ast.AST] = [tree]
     while pending:
         node = pending.pop()
@@ -61,14 +64,15 @@ def read_source(tree: ast.Module, texts: bool = False) -> Source:
             continue
         if isinstance(node, ast.Constant) and isinstance(node.value, str):
             strings |= _words_of_text(node.value, texts)
+            programs |= _imports_of_text(node.value) if texts else set()
         elif isinstance(node, ast.Attribute) and _outermost(node) not in others:
             words.add(node.attr)
         elif isinstance(node, ast.alias):
             words |= set(node.name.split("."))
         pending += ast.iter_child_nodes(node)
     if not is_late:
-        return Source({}, False, words | strings, set())
-    return Source(late, True, words - late.keys(), strings)
+        return Source({}, False, words | strings, set(), programs)
+    return Source(late, True, words - late.keys(), strings, programs)
 
 
 def name_of(node: ast.AST) -> str:
@@ -111,10 +115,16 @@ def _words_of_text(text: str, anywhere: bool) -> set[str]:
         return set(text.split("."))
     if not anywhere:
         return set()
-    words = set(re.findall(r"\.(\w+)", text))
-    for line in re.findall(r"(?:from|import) .*", text):
-        words |= set(re.findall(r"\w+", line))
-    return words
+    if re.fullmatch(r"[\w\s]+", text):  # names in a row
+        return set(text.split())
+    return set(re.findall(r"\.(\w+)", text))
+
+
+def _imports_of_text(text: str) -> set[str]:
+    found = set(re.findall(r"\bimport (jax[\w.]*)", text))
+    for module, names in re.findall(r"\bfrom (jax[\w.]*) import ([\w, ]+)", text):
+        found |= {f"{module}.{name.split()[0]}" for name in names.split(",") if name.split()}
+    return found
 
 
 def closure(

@@ -75,6 +75,7 @@ def test_every_function_has_rows():
         assert all((name, dtype) in rows for dtype in dtypes), name
 
 
+@pytest.mark.usefixtures("fusion_emitters")
 @pytest.mark.parametrize("dtype", MEASURED)
 def test_published_errors_are_those_of_this_code(dtype, reference):
     rows = published()

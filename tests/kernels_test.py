@@ -101,6 +101,7 @@ def assert_same_bits(ours, expected):
 # Values
 
 
+@pytest.mark.usefixtures("fusion_emitters")
 @pytest.mark.parametrize("dtype", [*REAL, "complex64", "complex128"])
 def test_dtypes(dtype):
     size = 500
@@ -113,6 +114,7 @@ def test_dtypes(dtype):
     compare(f, x, places)
 
 
+@pytest.mark.usefixtures("fusion_emitters")
 @pytest.mark.parametrize("dtype", REAL)
 def test_top_k_of_dtypes(dtype):
     x = draw(getattr(ml_dtypes, dtype, dtype), (2, 600))

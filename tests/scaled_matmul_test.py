@@ -195,6 +195,7 @@ def quantized(x, mode):
     return elements.reshape(x.shape), scales
 
 
+@pytest.mark.usefixtures("fusion_emitters")
 @pytest.mark.parametrize("mode", ["mxfp8", "nvfp4"])
 @pytest.mark.parametrize("dtype", [jnp.float32, jnp.float16, jnp.bfloat16])
 def test_scaled_dot_general(mode, dtype):

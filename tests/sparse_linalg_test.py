@@ -180,7 +180,8 @@ def test_what_cannot_be_done():
     with pytest.raises(NotImplementedError, match="with respect to data"):
         jax.linear_transpose(lambda d: spsolve(d, INDICES, INDPTR, RIGHT), DATA)(RIGHT)
     for wrong in ((INDICES + 1, INDPTR), (-INDICES, INDPTR), (INDICES, INDPTR + 1)):
-        with pytest.raises(JaxRuntimeError, match="callback"):
+        # a ValueError if the program ends before the call returns
+        with pytest.raises((JaxRuntimeError, ValueError), match="callback"):
             spsolve(DATA, *wrong, RIGHT).block_until_ready()
 
 
