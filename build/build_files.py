@@ -6,7 +6,8 @@
 
 The BUILD files of `jax/` are generated completely. In `tests/BUILD.bazel` and the others in
 `HANDWRITTEN`, whose targets are written by hand, only the lists `deps` are checked and corrected;
-entries marked `# keep` are kept. The layers are those for import-linter in pyproject.toml. A
+entries marked `# keep` are kept. Tests depend on what they load of `jax` (late_names.py), other
+programs on all of it. The layers are those for import-linter in pyproject.toml. A
 dependency on a higher layer is an error, which `--write` does not correct.
 """
 
@@ -234,16 +235,7 @@ def imports_of(tree: ast.Module, name: str, is_package: bool, late: bool = True)
     """Returns the names that a file imports, but not those only for type checkers; with `late`, also those in strings."""
     package = name.split(".") if is_package else name.split(".")[:-1]
     names: set[str] = set()
-    pending: list[ast.AST] = [tree]
-    while pending:
-        node = pending.pop()
-        if isinstance(node, ast.If) and name_of(node.test).endswith("TYPE_CHECKING"):
-            pending += node.orelse
-            continue
-        if isinstance(node, ast.Call) and name_of(node.func) == "getLogger":
-            continue
-        if isinstance(node, ast.Assign) and name_of(node.targets[0]) == "__module__":
-            continue
+    for node in late_names.walk(tree, _names_no_import):
         if isinstance(node, ast.Import):
             names |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom):
@@ -258,8 +250,14 @@ def imports_of(tree: ast.Module, name: str, is_package: bool, late: bool = True)
             # Modules that are loaded on first use are named in strings.
             if re.fullmatch(r"jax\._src(\.\w+)+", node.value):
                 names.add(node.value)
-        pending += ast.iter_child_nodes(node)
     return names
+
+
+def _names_no_import(node: ast.AST) -> bool:
+    """Whether the strings of a node may be names of modules that are not imported there."""
+    if isinstance(node, ast.Call):
+        return name_of(node.func) == "getLogger"
+    return isinstance(node, ast.Assign) and name_of(node.targets[0]) == "__module__"
 
 
 def _module_of(name: str, modules: dict[str, Module]) -> str:
@@ -582,7 +580,8 @@ def _test_dependencies(path: Path, owner: dict[str, Target], own: dict[str, str]
             inner = name
             while inner not in owner:
                 inner = inner.rpartition(".")[0]
-            # Like a user's program, a test depends on all of jax, and on test utilities explicitly.
+            # Like a user's program, it depends on all of jax, and on test utilities explicitly. What
+            # tests depend on is narrowed by `_Needs`.
             yield EVERYTHING
             if owner[inner].name.split(".")[-1] in TEST_UTILITIES:
                 yield owner[inner].label

@@ -3,14 +3,15 @@
 Packages load many of their names when these are first used (`jax/_src/lazy_names.py`). They repeat the imports for type
 checkers, which is where they are read from here. A test needs the module of a late name if the test, or anything else that
 it needs, mentions the name. That is more than is used, since other things have the same names, and never less, unless
-names are put together as the program runs.
+names are put together as the program runs, or it starts programs in other files: such tests have `//jax:everything`, marked
+`# keep`.
 """
 
 import ast
 import dataclasses
 import re
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 
 # Packages whose attributes are no late names, though some have the names of ours.
 OTHER_PACKAGES = sys.stdlib_module_names | {
@@ -51,17 +52,13 @@ def read_source(tree: ast.Module, texts: bool = False) -> Source:
     words: set[str] = set()
     strings: set[str] = set()
     programs: set[str] = set()
-    pending: list[ast.AST] = [tree]
-    while pending:
-        node = pending.pop()
-        if isinstance(node, ast.If) and name_of(node.test).endswith("TYPE_CHECKING"):
-            pending += node.orelse
-            for each in node.body:
-                if is_late and isinstance(each, ast.ImportFrom) and each.module:
-                    for alias in each.names:
-                        full = f"{each.module}.{alias.name}"
-                        late.setdefault(alias.asname or alias.name, set()).add(full)
-            continue
+    for node in ast.walk(tree) if is_late else ():
+        for each in node.body if _is_type_checking(node) else ():
+            if isinstance(each, ast.ImportFrom) and each.module:
+                for alias in each.names:
+                    full = f"{each.module}.{alias.name}"
+                    late.setdefault(alias.asname or alias.name, set()).add(full)
+    for node in walk(tree):
         if isinstance(node, ast.Constant) and isinstance(node.value, str):
             strings |= _words_of_text(node.value, texts)
             programs |= _imports_of_text(node.value) if texts else set()
@@ -69,10 +66,27 @@ def read_source(tree: ast.Module, texts: bool = False) -> Source:
             words.add(node.attr)
         elif isinstance(node, ast.alias):
             words |= set(node.name.split("."))
-        pending += ast.iter_child_nodes(node)
     if not is_late:
         return Source({}, False, words | strings, set(), programs)
     return Source(late, True, words - late.keys(), strings, programs)
+
+
+def walk(
+    tree: ast.AST, skipped: Callable[[ast.AST], bool] = lambda node: False
+) -> Iterator[ast.AST]:
+    """The nodes of what runs: not of what type checkers alone read, nor those skipped, with what is below them."""
+    pending: list[ast.AST] = [tree]
+    while pending:
+        node = pending.pop()
+        if _is_type_checking(node):
+            pending += node.orelse
+        elif not skipped(node):
+            yield node
+            pending += ast.iter_child_nodes(node)
+
+
+def _is_type_checking(node: ast.AST) -> bool:
+    return isinstance(node, ast.If) and name_of(node.test).endswith("TYPE_CHECKING")
 
 
 def name_of(node: ast.AST) -> str:
@@ -144,10 +158,8 @@ def closure(
       is_inner: whether a module uses the late names of such modules only. Others, and the program, may use those of all.
     """
     found: set[str] = set()
-    mentioned = {
-        True: set(words),
-        False: set(words),
-    }  # by whether the late names are of inner modules
+    # By whether the late names are of inner modules
+    mentioned = {True: set(words), False: set(words)}
     waiting: dict[bool, dict[str, set[str]]] = {True: {}, False: {}}
     pending = list(roots)
     while pending:

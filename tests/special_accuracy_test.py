@@ -14,6 +14,9 @@ import jax
 import jax.scipy.special
 from jax.scipy import special
 
+# Errors are those of the code that users run.
+pytestmark = pytest.mark.usefixtures("fusion_emitters")
+
 FOLDER = Path(__file__).absolute().parent.parent / "benchmarks"
 SPEC = importlib.util.spec_from_file_location("accuracy", FOLDER / "accuracy.py")
 accuracy = importlib.util.module_from_spec(SPEC)

@@ -1,6 +1,6 @@
 """Remote execution on this machine: BuildGrid, the database of its queue, and workers.
 
-    service.py --root FOLDER --folder FOLDER [--port N] [--cpu 2] [--cuda N] [--tpu N]
+    service.py --root FOLDER --folder FOLDER [--port N] [--cpu 2] [--cuda N] [--rocm N] [--tpu N]
 
 runs until it is interrupted, and prints the settings of Bazel once all is up. FOLDER keeps what is
 stored between runs.
@@ -242,7 +242,8 @@ def main() -> int:
     parser.add_argument("--folder", type=Path, required=True)
     parser.add_argument("--port", type=int)
     parser.add_argument("--cpu", type=int, default=2, help="workers of the pool cpu")
-    for kind, pool in (("cuda", "gpu"), ("tpu", "tpu")):
+    accelerators = [(pool, kind) for pool, kind, _ in KINDS if kind]
+    for pool, kind in accelerators:
         parser.add_argument(f"--{kind}", type=int, default=0, help=f"devices of a worker of {pool}")
     options = parser.parse_args()
     over = threading.Event()
@@ -253,10 +254,9 @@ def main() -> int:
     with Service(options.root, options.folder, options.port) as service:
         for n in range(options.cpu):
             service.start_worker(f"cpu-{n}")
-        if options.cuda:
-            service.start_worker("gpu-0", "gpu", "cuda", options.cuda)
-        if options.tpu:
-            service.start_worker("tpu-0", "tpu", "tpu", options.tpu)
+        for pool, kind in accelerators:
+            if count := vars(options)[kind]:
+                service.start_worker(f"{kind}-0", pool, kind, count)
         print("--config=rbe", *service.bazel_settings(), flush=True)
         over.wait()
     return 0

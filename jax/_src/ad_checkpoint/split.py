@@ -34,7 +34,6 @@ from jax._src.interpreters.splitting import (
     split_rules_of,
     with_eqns,
 )
-from jax._src.lax.control_flow.while_primitive import while_p
 from jax._src.lax.lax.convert import reduce_precision_p
 
 
@@ -258,8 +257,8 @@ class _PolicyPlan(Plan):
             # What prints and stores nothing is repeated where that needs no stored values.
             if not any(v in self.saved for v in eqn.invars):
                 self.again.append(eqn)
-        elif eqn.effects and eqn.primitive is while_p:
-            self.again.append(eqn)  # a loop that prints is repeated by any policy
+        elif eqn.effects and split_rules_of(eqn.primitive).repeats_effects:
+            self.again.append(eqn)
         elif decision or (eqn.effects and eqn.outvars):
             # Functions with rules of their own that print do so once, since results are stored.
             for v in eqn.outvars:

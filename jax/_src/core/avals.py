@@ -327,6 +327,7 @@ class ShapedArray(AbstractValue):
             sharding is None
             and manual_axis_type is empty_mat
             and memory_space is MemorySpace.Device
+            and table is _interned
         ):
             table[cls, shape, dtype, weak_type] = self
         return self

@@ -19,6 +19,7 @@ class SplitRules(Protocol):
     """How applications of a primitive are divided: see `jax._src.interpreters.splitting.SplitRules`."""
 
     depends_on_use: bool
+    repeats_effects: bool
     partial_eval_custom: Callable[..., Any] | None
 
     def dependence(

@@ -48,11 +48,14 @@ class SplitRules:
 
     Attributes:
       depends_on_use: whether the lowering of an application depends on which results are used.
+      repeats_effects: whether a checkpoint computes an application that has effects again, whatever
+        its policy says.
       partial_eval_custom: the rule of an external primitive that decides what a checkpoint policy
         stores. If None, `in_two` decides.
     """
 
     depends_on_use = False
+    repeats_effects = False
     partial_eval_custom: Callable[..., Any] | None = None
 
     def dependence(self, marked: Marks, params: dict[str, Any]) -> Sequence[bool] | None:

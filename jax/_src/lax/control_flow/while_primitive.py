@@ -234,6 +234,8 @@ def stage_while(cond: Callable, body: Callable, init: Sequence[Any]) -> list[Any
 
 
 class _WhileSplitRules(JaxprSplitRules):
+    repeats_effects = True
+
     def flow(self, params):
         nc, nb = params["cond_nconsts"], params["body_nconsts"]
         cond, body = params["cond_jaxpr"], params["body_jaxpr"]

@@ -38,7 +38,7 @@ class LazyModule(types.ModuleType):
         return getattr(module, name)
 
     def __dir__(self) -> list[str]:
-        return dir(importlib.import_module(self.__dict__["_target"]))
+        return dir(_imported(self.__dict__["_target"]))
 
 
 def _imported(name: str) -> types.ModuleType:
