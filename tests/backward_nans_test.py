@@ -107,8 +107,8 @@ OPERATIONS = {
     "bfloat16": (lambda x: jnp.sqrt(x.astype(jnp.bfloat16)).astype(jnp.float32), "sqrt"),
     "custom_vjp": (with_vjp, "custom_vjp with_vjp"),
     "custom_jvp": (with_jvp, "custom_jvp with_jvp"),
-    "jit of custom_vjp": (jax.jit(with_vjp), "custom_vjp"),
-    "jit of custom_jvp": (jax.jit(with_jvp), "custom_jvp"),
+    "jit of custom_vjp": (jax.jit(with_vjp), "custom_vjp with_vjp"),
+    "jit of custom_jvp": (jax.jit(with_jvp), "custom_jvp with_jvp"),
 }
 
 
@@ -117,6 +117,57 @@ def test_operations(name):
     fun, operation = OPERATIONS[name]
     text = hunt(jax.grad(lambda x: jnp.sum(fun(x))), X)
     assert text.startswith(f"the backward pass of {operation} makes "), text
+
+
+H, F, EYE, ONES = jnp.float16, jnp.float32, jnp.eye(3), jnp.ones((3, 3))
+svd, eigh = jnp.linalg.svd, jnp.linalg.eigh
+OVERFLOW, EQUAL, RANK = (
+    "astype(jnp.float32)  # for ",
+    "1 of the matrix are equal",
+    "rank 1 instead of 3",
+)
+WHERE = "jnp.where(ok, f(jnp.where(ok, x, 1.0)), 0.0)"
+
+# A function, its argument, the operation, and words of the remedy.
+REMEDIES = {
+    "mul": (lambda x: (x * x).astype(F) * 1e3, jnp.full(3, 200, H), "mul makes inf", OVERFLOW + "the operands of mul"),
+    "exp": (lambda x: jnp.exp(x).astype(F) * 1e3, jnp.full(3, 10, H), "exp makes inf", OVERFLOW),
+    "matmul": (lambda x: (x @ x).astype(F) * 600, jnp.full((3, 3), 60, H), "dot_general makes inf", OVERFLOW),
+    "cumsum": (lambda x: jnp.cumsum(x).astype(F) * 3e4, jnp.full(9, 0.05, H), "cumsum makes inf", OVERFLOW),
+    "cast": (lambda x: x.astype(F) * 1e6, jnp.ones(3, H), "convert_element_type makes inf", OVERFLOW),
+    "uses": (
+        lambda x: 4e4 * x.astype(F) + 4e4 * x.astype(F), jnp.ones(3, H), "used several times makes inf",
+        OVERFLOW + "a value that is used"),
+    "uses in a scan": (
+        lambda x: lax.scan(lambda c, _: (c + 4e4 * x.astype(F), None), 0.0, None, length=3)[0], jnp.ones((), H),
+        "used several times makes inf", OVERFLOW),
+    "bfloat16": (lambda x: x.astype(F) * x.astype(F) * 1e30, jnp.full(3, 1e10, jnp.bfloat16), "mul makes inf",
+        "out of the range of float32, whose largest is 3.40282e+38"),
+    "small divisor": (lambda x: 1 / x, jnp.full(3, 1e-25), "div makes inf", "jnp.where(jnp.abs(x) > eps, x, eps)"),
+    "no divisor": (lambda x: 1 / x, jnp.zeros(3), "div makes inf", WHERE),
+    "outside": (lambda x: jnp.where(x > 0, jnp.sqrt(x), 0.0), -jnp.ones(3), "sqrt makes nan", WHERE),
+    "exponent": (lambda y: F(-2.0) ** y, F(2.0), "pow makes nan", "logarithm of the base, which is negative"),
+    "svd": (lambda a: svd(a)[0], EYE, "svd makes nan", f"singular values 0 and {EQUAL}"),
+    "svd, a batch": (jax.vmap(lambda a: svd(a)[0]), jnp.stack([jnp.diag(jnp.arange(1.0, 4)), EYE]), "svd makes nan",
+        f"singular values 0 and {EQUAL}, 1: "),
+    "svd, rank": (lambda a: svd(a, full_matrices=False)[0], ONES[:, :2], "svd makes nan", "which is not square, is zero"),
+    "eigh": (lambda a: eigh(a)[1], EYE, "eigh makes nan", "jnp.linalg.eigvalsh(a)  # the values have a derivative"),
+    "qr": (lambda a: jnp.linalg.qr(a)[0], ONES, "qr makes nan", RANK),
+    "cholesky": (jnp.linalg.cholesky, ONES, "cholesky makes nan", RANK),
+    "inverse": (jnp.linalg.inv, ONES, "linear_solve makes nan", RANK),
+    "slogdet": (lambda a: jnp.linalg.slogdet(a)[1], ONES, "slogdet_by_lu makes nan", RANK),
+    "rule": (with_vjp, X, "custom_vjp with_vjp makes inf", "The function's own rule (bwd) computes it"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", REMEDIES)
+def test_remedy(name):
+    fun, arg, operation, words = REMEDIES[name]
+    grad = jax.grad(lambda x: jnp.sum(fun(x).astype(F)))
+    for text in (hunt(grad, arg), hunt(jax.jit(grad), arg)):
+        assert text.splitlines()[0].endswith(f"{operation} from finite numbers"), text
+        assert words in text and (WHERE in text) == (words == WHERE), text
+        assert re.search(r"forward at .*backward_nans_test.py:\d+", text), text
 
 
 def test_second_derivative():

@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 
-from jax._src import dtypes
+from jax._src import config, dtypes
 from jax._src.core import (
     AbstractValue,
     Primitive,
@@ -132,6 +132,13 @@ def add_tangents(x: Any, y: Any) -> Any:
     if type(y) is Zero:
         return x
     return add_jaxvals(x, y)
+
+
+def add_cotangents(x: Any, y: Any) -> Any:
+    """The sum of the cotangents of two uses of a value, where a backward pass collects them."""
+    if config.debug_backward_nans.value and type(x) is not Zero and type(y) is not Zero:
+        return late.checked_sum(x, y)
+    return add_tangents(x, y)
 
 
 def add_jaxvals(x: Any, y: Any) -> Any:

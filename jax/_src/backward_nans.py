@@ -15,7 +15,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from jax._src import config, core, dtypes, effects, source_info_util
-from jax._src.ad_util import Zero
+from jax._src.ad_util import Zero, add_tangents
+from jax._src.backward_remedies import SUM, element, remedy
 from jax._src.core import ClosedJaxpr, Primitive, typeof
 from jax._src.device_reports import Report, Reports, define_check
 from jax._src.interpreters import ad, batching, mlir, partial_eval as pe
@@ -121,8 +122,7 @@ class _CheckingTrace(LinearizeTrace):
             pairs = [trace.to_primal_tangent_pair(x) for x in outs]
             return [p for p, _ in pairs], [t for _, t in pairs]
 
-        original = getattr(fun, "original", None)  # None in the jaxpr of a function
-        name = kind if original is None else f"{kind} {fun_name(original)}"
+        name = f"{kind} {fun_name(getattr(fun, 'original', fun))}"
         with core.set_current_trace(self.tape):
             outs, t_outs = self._checked(name, run, primals, tangents)
         return self._pack(outs, t_outs)
@@ -201,7 +201,8 @@ def _batch(axis_data, args, dims, *, jaxpr, num_residuals, num_operands, operati
 def _transpose(cts, *args, jaxpr, num_residuals, num_operands, operation):
     residuals, operands, tangents = split_at(args, num_residuals, num_operands)
     linear = [x if ad.is_undefined_primal(x) else UndefinedPrimal(typeof(x)) for x in tangents]
-    cts_in = ad.backward_pass(jaxpr.jaxpr, False, jaxpr.consts, [*residuals, *linear], cts)
+    with config.debug_backward_nans(False):  # sums inside count as parts of the operation
+        cts_in = ad.backward_pass(jaxpr.jaxpr, False, jaxpr.consts, [*residuals, *linear], cts)
     cts_in = cts_in[num_residuals:]
     given = [ct for ct in cts if type(ct) is not Zero and _is_inexact(typeof(ct))]
     made = [ct for ct in cts_in if type(ct) is not Zero and _is_inexact(typeof(ct))]
@@ -212,6 +213,20 @@ def _transpose(cts, *args, jaxpr, num_residuals, num_operands, operation):
         )  # fmt: skip
     none = [None] * (num_residuals + num_operands)
     return [*none, *[ct if ad.is_undefined_primal(x) else None for x, ct in zip(tangents, cts_in)]]
+
+
+def _checked_sum(x: Any, y: Any) -> Any:
+    """The sum of two cotangents of a value that is used several times."""
+    total = add_tangents(x, y)
+    if _is_inexact(typeof(total)):
+        line = source_info_util.summarize(source_info_util.current())
+        backward_check_p.bind(
+            x, y, total, num_operands=0, num_given=2, operation=_Operation(SUM, line)
+        )
+    return total
+
+
+late.checked_sum = _checked_sum
 
 
 checked_linear_p.def_impl(_apply)
@@ -308,7 +323,7 @@ def _problem(*args: np.ndarray, num_operands: int, num_given: int, operation: An
     where = f" at {operation.line}" if operation.line else ""
     lines = [
         f"the backward pass of {operation.name} makes {kind} from {source}",
-        f"  forward{where}: {operation.name}({types})",
+        f"  forward{where}: {f'{operation.name}({types})' if operands else 'one of the uses'}",
     ]
     if value.shape:
         at = f"[{', '.join(map(str, index))}]"
@@ -319,21 +334,10 @@ def _problem(*args: np.ndarray, num_operands: int, num_given: int, operation: An
         lines.append("  where")
     for i, x in enumerate(operands):
         lines.append(f"    operand {i} is {_value_at(x, value.shape, index)}")
-    zero = False
     for x in given:
-        lines.append(f"    the cotangent of the result is {_value_at(x, value.shape, index)}")
-        zero = zero or x.shape == value.shape and not x[index]
-    why = (
-        "  The result does not depend on this element, as behind a `jnp.where` that selects something "
-        "else; but zero times an infinite derivative is nan."
-        if zero
-        else "  The derivative is not finite there."
-    )
-    lines.append(
-        f"{why} The usual remedy is a second `jnp.where`, before the operation, that puts a harmless "
-        "number in place of such operands:\n"
-        "    jnp.where(ok, f(jnp.where(ok, x, 1.0)), 0.0)  # instead of jnp.where(ok, f(x), 0.0)"
-    )
+        what = "the result" if operands else "a use"
+        lines.append(f"    the cotangent of {what} is {_value_at(x, value.shape, index)}")
+    lines.append(remedy(operation.name, operands, given, value, index))
     return "\n".join(lines)
 
 
@@ -342,11 +346,10 @@ def _type_of(x: np.ndarray) -> str:
 
 
 def _value_at(x: np.ndarray, shape: tuple[int, ...], index: tuple[int, ...]) -> str:
-    """The element of `x` if it has this shape or is a scalar; otherwise its range."""
-    if x.shape == shape:
-        return str(x[index])
-    if x.size == 1:
-        return str(x.reshape(-1)[0])
+    """The element of `x` at an index in an array of this shape, or the range of `x`."""
+    value = element(x, shape, index)
+    if value is not None:
+        return str(value)
     if not x.size or np.iscomplexobj(x):
         return f"of type {_type_of(x)}"
     return f"of type {_type_of(x)}, with elements from {x.min()} to {x.max()}"

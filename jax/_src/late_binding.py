@@ -115,6 +115,7 @@ class LateBound:
         option requires it.
       checking_trace: (parent trace) -> a trace for linearization that checks backward passes, while
         `jax.debug.nans(backward=True)` is entered.
+      checked_sum: (cotangent, cotangent) -> their sum, which is checked as the former.
       use_keys: (parameters of jit_p, args) -> function of the results, or None: under
         `jax_debug_key_reuse`, before and after each program; filled in with `jax.random`.
     """
@@ -128,7 +129,7 @@ class LateBound:
         "ref_reshaped", "ref_bitcast", "discharge", "functionalize",
         "shard_array", "unshard_array", "nospec_array",
         "apply_primitive", "compile_eager", "device_put_value", "runtime_tokens",
-        "native_call_check", "use_keys", "checking_trace",
+        "native_call_check", "use_keys", "checking_trace", "checked_sum",
     )  # fmt: skip
 
     make_aval: Callable[[tuple[int, ...], np.dtype[Any], bool], ShapedArray]
@@ -172,6 +173,7 @@ class LateBound:
     runtime_tokens: Any
     native_call_check: Callable[[Callable[..., Any], tuple[Any, ...], dict[str, Any], Any], None]
     checking_trace: Callable[[Any], Any]
+    checked_sum: Callable[[Any, Any], Any]
     use_keys: Callable[[dict[str, Any], Sequence[Any]], Callable[[Sequence[Any]], None] | None]
 
     def __setattr__(self, name: str, value: Any) -> None:

@@ -186,10 +186,11 @@ _TYPED: dict[type, Callable[[Any], Any]] = {
 class Subfun:
     """The function of an equation, which libraries call as they do those of `linear_util`."""
 
-    __slots__ = ("_fun",)
+    __slots__ = ("_fun", "__name__")
 
     def __init__(self, closed: core.ClosedJaxpr):
         self._fun = core.jaxpr_as_fun(closed)
+        self.__name__ = closed.jaxpr.debug_info.func_name
 
     def __call__(self, *args: Any) -> Any:
         return self._fun(*args)

@@ -10,6 +10,7 @@ computes cotangents. A tape is turned into a jaxpr only if one is requested.
 from jax._src.ad_util import (
     SymbolicZero as SymbolicZero,
     Zero as Zero,
+    add_cotangents as add_cotangents,
     add_jaxvals as add_jaxvals,
     add_tangents as add_tangents,
     instantiate as instantiate,

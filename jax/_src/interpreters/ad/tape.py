@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from jax._src import config, core, source_info_util
-from jax._src.ad_util import Zero, add_jaxvals, zeros_like_aval
+from jax._src.ad_util import Zero, add_cotangents, zeros_like_aval
 from jax._src.core import (
     AbstractValue,
     DebugInfo,
@@ -86,7 +86,9 @@ class TapeTrace(Trace):
         self._base = self._seen = source_info_util.current_name_stack()
         self._info = source_info_util.new_source_info()
         # Errors about NaNs in the backward pass name lines of the forward pass.
-        self._keeps_lines = config.debug_nans.value or config.debug_infs.value
+        self._keeps_lines = (
+            config.debug_nans.value or config.debug_infs.value or config.debug_backward_nans.value
+        )
 
     def source_info(self) -> source_info_util.SourceInfo:
         """Return source information for a recorded operation, without traceback in eager mode."""
@@ -394,7 +396,7 @@ def _zero_literal(z: Zero) -> Any:
 
 def _accumulate(slots: list[Any], index: int, ct: object) -> None:
     old = slots[index]
-    slots[index] = ct if old is None else add_jaxvals(old, ct)
+    slots[index] = ct if old is None else add_cotangents(old, ct)
 
 
 def _backward_in_context(tape: TapeTrace, eqn: TapeEqn, slots: list[Any], ctx: object) -> None:

@@ -260,7 +260,7 @@ def transposed_body(
         cts_in = [ct for ct, lin in zip(cts_in, linear) if lin]
         new_consts, new_carry, new_xs = split_at(cts_in, nl, num_carry)
         new_consts = [
-            ad.instantiate_zeros(ad.add_tangents(a, b)) for a, b in zip(ct_consts, new_consts)
+            ad.instantiate_zeros(ad.add_cotangents(a, b)) for a, b in zip(ct_consts, new_consts)
         ]
         nz_xs[:] = [type(ct) is not Zero for ct in new_xs]
         return [
