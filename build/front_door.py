@@ -22,6 +22,7 @@ from environment import (
     remote_environment,
     say,
 )
+from new import new
 from processes import call
 
 ROOT = Path(__file__).absolute().parent.parent
@@ -44,6 +45,7 @@ usage: python3 build/build.py COMMAND [ARGS]
   build --wheels=...   build wheels with Bazel (build --help)
   bazel ARGS           run Bazel: bazel test //tests:cpu_tests; --bazel_path=, --python_version= first
   affected [ARGS]      run the tests that a change can affect, by Bazel's graph (affected --help)
+  new KIND NAME        write the skeleton of a primitive, function or distribution, with its test
   remote               make the environment of ci/remote.sh, and print its Python
   requirements_update  resolve the pinned requirements anew
 
@@ -160,6 +162,7 @@ COMMANDS: dict[str, Callable[[list[str]], int]] = {
     "build": build,
     "bazel": bazel,
     "affected": affected,
+    "new": new,
     "remote": remote,
     "requirements_update": requirements_update,
 }

@@ -9,6 +9,7 @@ names are put together as the program runs, or it starts programs in other files
 
 import ast
 import dataclasses
+import functools
 import re
 import sys
 from collections.abc import Callable, Iterable, Iterator
@@ -48,11 +49,11 @@ def read_source(tree: ast.Module, texts: bool = False) -> Source:
     """Reads a file; with `texts`, the words of its strings are words too, which may be programs or names for `getattr`."""
     is_late = any("__getattr__" in _defined(node) for node in tree.body)
     late: dict[str, set[str]] = {}
-    others = {"self", "cls"}.union(*map(_other_packages, ast.walk(tree)))
+    others = {"self", "cls"}.union(*map(_other_packages, walk(tree, types=True)))
     words: set[str] = set()
     strings: set[str] = set()
     programs: set[str] = set()
-    for node in ast.walk(tree) if is_late else ():
+    for node in walk(tree, types=True) if is_late else ():
         for each in node.body if _is_type_checking(node) else ():
             if isinstance(each, ast.ImportFrom) and each.module:
                 for alias in each.names:
@@ -72,17 +73,31 @@ def read_source(tree: ast.Module, texts: bool = False) -> Source:
 
 
 def walk(
-    tree: ast.AST, skipped: Callable[[ast.AST], bool] = lambda node: False
+    tree: ast.AST, skipped: Callable[[ast.AST], bool] | None = None, types: bool = False
 ) -> Iterator[ast.AST]:
-    """The nodes of what runs: not of what type checkers alone read, nor those skipped, with what is below them."""
+    """The nodes of what runs, without those skipped and what is below them; with `types`, also what type checkers alone read."""
     pending: list[ast.AST] = [tree]
     while pending:
         node = pending.pop()
-        if _is_type_checking(node):
+        if not types and _is_type_checking(node):
             pending += node.orelse
-        elif not skipped(node):
+        elif skipped is None or not skipped(node):
             yield node
-            pending += ast.iter_child_nodes(node)
+            for field in _fields(type(node)):
+                value = getattr(node, field, None)
+                if type(value) is list:
+                    pending += [item for item in value if isinstance(item, ast.AST)]
+                elif isinstance(value, ast.AST):
+                    pending.append(value)
+
+
+@functools.cache
+def _fields(kind: type[ast.AST]) -> tuple[str, ...]:
+    """The fields of nodes of a class that may hold nodes; operators and the like are none."""
+    if kind is ast.Constant:
+        return ()
+    none = ("ctx", "op", "ops", "id", "attr", "arg", "kind", "type_comment")
+    return tuple(field for field in kind._fields if field not in none)
 
 
 def _is_type_checking(node: ast.AST) -> bool:
