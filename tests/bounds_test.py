@@ -103,6 +103,30 @@ def test_negative_indices():
         assert "(if negative indices are counted from the end here, it was -6)" in text, text
 
 
+BIG, BIGS = jnp.array(4_294_967_295, jnp.uint32), jnp.array([0, 4_294_967_295], jnp.uint32)
+UNSIGNED = {
+    "x[i]": (lambda i: X[i], BIG),
+    "x[is]": (lambda i: X[i], BIGS),
+    "set": (lambda i: X.at[i].set(1.0), BIGS),
+    "add": (lambda i: X.at[i].add(1.0), BIG),
+    "x[i, 1]": (lambda i: M[i, 1], BIG),
+    "x[is, js]": (lambda i: M[i, jnp.array([1, -2])], BIGS),
+    "x[is, j]": (lambda i: M.at[i, jnp.array(-1)].set(0.0), BIGS),
+    "take": (lambda i: jnp.take(X, i), BIGS),
+    "take_along_axis": (lambda i: jnp.take_along_axis(X, i, 0), BIGS),
+    "dynamic_slice": (lambda i: lax.dynamic_slice(M, (i, i - i), (1, 2)), BIG),
+    "dynamic_update_slice": (lambda i: lax.dynamic_update_slice(X, X[:1], (i,)), BIG),
+    "dynamic_index_in_dim": (lambda i: lax.dynamic_index_in_dim(X, i), BIG),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", UNSIGNED)
+def test_unsigned_indices(name):
+    fun, i = UNSIGNED[name]
+    for f in (fun, jax.jit(fun)):
+        assert hunt(f, i).startswith("index 4294967295 is out of bounds for axis 0 of size ")
+
+
 def test_numbers_known_in_advance():
     for f in (lambda x: x[7], jax.jit(lambda x: x[7])):
         assert "index 7 out of bounds for axis 0 with size 5" in hunt(f, X)

@@ -336,3 +336,21 @@ def test_traced_positions_that_cannot_count_the_elements():
     x = jnp.arange(300.0)
     assert jax.jit(lambda x, i: x[i])(x, np.int8(-1)) == 299.0
     assert jax.jit(lambda x, i, j: x.reshape(3, 100)[i, j])(x, np.uint8(2), np.int8(-1)) == 299.0
+
+
+@pytest.mark.parametrize("i", [2**31, 3_000_000_000, 2**32 - 1])
+def test_large_unsigned_indices_are_out_of_bounds(i):
+    """And do not count from the end, as the negative numbers of their bits would."""
+    x, index = jnp.arange(5.0), jnp.array([i], jnp.uint32)
+    for f, expected in [
+        (lambda i: jnp.take(x, i), [np.nan]),
+        (lambda i: jnp.take(x, i, mode="clip"), [4.0]),
+        (lambda i: jnp.take(x, i, mode="wrap"), [i % 5]),
+        (lambda i: jnp.put(x, i, 9.0, inplace=False), [0, 1, 2, 3, 9]),
+        (lambda i: jnp.put_along_axis(x, i, 9.0, 0, inplace=False), [0, 1, 2, 3, 4]),
+        (lambda i: jnp.insert(x, i, 9.0), [0, 1, 2, 3, 4, 9]),
+        (lambda i: jnp.ravel_multi_index((i, i), (2, 3), mode="clip"), [5]),
+        (lambda i: jnp.ravel_multi_index((i, i), (2, 3), mode="wrap"), [i % 2 * 3 + i % 3]),
+    ]:
+        np.testing.assert_array_equal(f(index), expected)
+        np.testing.assert_array_equal(jax.jit(f)(index), expected)

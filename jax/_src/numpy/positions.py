@@ -12,7 +12,7 @@ import numpy as np
 from jax._src import core, dtypes
 from jax._src.basearray import Array
 from jax._src.jit.library import nested_jit
-from jax._src.lax import lax
+from jax._src.lax import lax, slicing
 from jax._src.numpy import ufuncs, util
 from jax._src.numpy.util import export
 from jax._src.typing import ArrayLike, DTypeLike
@@ -167,7 +167,10 @@ def _ravel_multi_index(*arrays, dims, mode, order, dtype):
     out, stride = None, 1
     pairs = list(zip(arrays, dims))
     for x, n in pairs if order == "F" else pairs[::-1]:
-        x = lax.convert_element_type(x, wide)
+        if mode == "wrap" and x.dtype == np.uint32:
+            x = lax.rem(x, lax.const(x, n))
+        clips = mode == "clip" and wide == np.int32
+        x = slicing.clamped_int32(x) if clips else lax.convert_element_type(x, wide)
         if mode == "wrap":
             x = lax.rem(lax.add(lax.rem(x, lax.const(x, n)), lax.const(x, n)), lax.const(x, n))
         elif mode == "clip":

@@ -6,6 +6,7 @@ all use it or its parts.
 
 from __future__ import annotations
 
+import contextlib
 import math
 from collections.abc import Sequence
 from typing import Any, NamedTuple
@@ -59,15 +60,23 @@ def indexing_of(name: str, args: Sequence[Any], params: dict[str, Any]) -> Index
     return Indexing(args[1], dims.scatter_dims_to_operand_dims, sizes)
 
 
+def keeping(dtype: Any) -> Any:
+    """Context manager in which indices of this dtype can be made, also if 64 bits are disabled."""
+    return config.enable_x64(True) if np.dtype(dtype).itemsize == 8 else contextlib.nullcontext()
+
+
 def _vector(indices: Sequence[Any]) -> Any:
     """An array of indices that are given one by one."""
-    wide = any(dtypes.iinfo(typeof(i).dtype).bits == 64 for i in indices)
-    dtype = np.int64 if wide else np.int32
+    infos = [dtypes.iinfo(typeof(i).dtype) for i in indices]
+    wide = any(info.bits == 64 for info in infos)
+    unsigned = all(info.bits == 32 and info.min == 0 for info in infos)
+    dtype = np.int64 if wide else np.uint32 if unsigned else np.int32
     if all(isinstance(i, (int, np.generic, np.ndarray)) for i in indices):
         return np.array([int(i) for i in indices], dtype)
-    return lax.concatenate(
-        [lax.broadcast(lax.convert_element_type(i, dtype), (1,)) for i in indices], 0
-    )
+    with keeping(dtype):
+        return lax.concatenate(
+            [lax.broadcast(lax.convert_element_type(i, dtype), (1,)) for i in indices], 0
+        )
 
 
 # Finding an index
@@ -171,10 +180,12 @@ reports = Reports(IndexError)
 def _lower(ctx, indices, *, shape, axes, sizes, **params):
     if ctx.module_context.lowering_parameters.for_export:
         return []  # the program that is going to run it has no such function to call
-    find = mlir.lower_fun(
-        lambda x: [lax.convert_element_type(first_outside(x, shape, axes, sizes)[0], np.int32)],
-        multiple_results=True,
-    )
+
+    def find_one(x):
+        with keeping(typeof(x).dtype):
+            return [lax.convert_element_type(first_outside(x, shape, axes, sizes)[0], np.int32)]
+
+    find = mlir.lower_fun(find_one, multiple_results=True)
     i32 = core.ShapedArray((), np.dtype(np.int32))
     (found,) = find(ctx.replace(primitive=None, avals_out=[i32]), indices)
     case = hlo.CaseOp([], index=found, num_branches=2)

@@ -128,7 +128,8 @@ def _take_now(a, indices, *, axis, mode, unique_indices, indices_are_sorted, fil
         if 0 not in indices.shape:
             raise IndexError("Cannot do a non-empty jnp.take() from an empty axis.")
         return lax.full(shape, 0, a.dtype)
-    indices = as_index(indices, common_index_dtype([indices], a.shape))
+    if indices.dtype != np.uint32:
+        indices = as_index(indices, common_index_dtype([indices], a.shape))
     gather_mode = {"clip": _CLIP, "wrap": _PROMISE}.get(mode, _FILL)
     if mode == "wrap":
         indices = _wrapped(indices, size)
@@ -261,8 +262,11 @@ def _check_index_dtype(name: str, indices) -> None:
         )
 
 
-def _along_axis(arr, indices, axis, wrap):
-    """Returns the result shape, indices, dimension numbers and slice sizes of `take_along_axis`."""
+def _along_axis(arr, indices, axis, wrap, reads=True):
+    """Returns the result shape, indices, dimension numbers and slice sizes of `take_along_axis`.
+
+    uint32 indices that wrap around to negative ones count from the end only where it reads.
+    """
     shape, index_shape = arr.shape, indices.shape
     others = [d for d in range(arr.ndim) if d != axis]
     sizes = lax.broadcast_shapes(
@@ -270,7 +274,7 @@ def _along_axis(arr, indices, axis, wrap):
     )
     out_shape = (*sizes[:axis], index_shape[axis], *sizes[axis:])
     index = as_index(indices, common_index_dtype([indices], shape))
-    if wrap:
+    if wrap and (reads or not dtypes.issubdtype(indices.dtype, np.unsignedinteger)):
         index = slicing.count_from_front(index, shape[axis])
     # Every other dimension is a batching dimension of both arrays, or a full window of the operand,
     # or has size 1 in the operand and broadcasts.
@@ -342,7 +346,8 @@ def put(
     if size == 0 or n == 0 or 0 in v.shape:
         return a
     ind = lax.reshape(ind, (n,))
-    ind = as_index(ind, common_index_dtype([ind], (size,)))
+    if ind.dtype != np.uint32:
+        ind = as_index(ind, common_index_dtype([ind], (size,)))
     if mode == "wrap":
         ind = _wrapped(ind, size)
     elif mode is None:
@@ -413,7 +418,7 @@ def _put_along(arr, indices, values, *, axis, mode):
             "put_along_axis arguments 'arr' and 'indices' must have same ndim. Got "
             f"arr.ndim={arr.ndim} and indices.ndim={indices.ndim}."
         )
-    out_shape, index, dnums, _ = _along_axis(arr, indices, axis, True)
+    out_shape, index, dnums, _ = _along_axis(arr, indices, axis, True, reads=False)
     values = lax.convert_type(checked_values(arr, values), arr.dtype, core.typeof(arr).weak_type)
     if 0 in out_shape or arr.shape[axis] == 0:
         return lax.reshape(arr, shape)

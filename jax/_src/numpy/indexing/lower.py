@@ -8,6 +8,7 @@ import numpy as np
 
 from jax._src import core, dtypes
 from jax._src.lax import lax, slicing
+from jax._src.lax.slicing import bounds
 from jax._src.numpy.indexing.parse import (
     GAP,
     NEW,
@@ -127,10 +128,13 @@ def common_index_dtype(arrays: list[Any], shape) -> np.dtype:
     """Returns a common dtype for indices into an array: int32, unless some have 64 bits.
 
     Narrowing 64-bit indices would need a clamp to keep large ones out of bounds, so they are kept.
+    Under `jax.debug.bounds()` uint32 indices, which otherwise wrap around, are kept too.
     """
     found = {core.typeof(a).dtype for a in arrays}
     wide = [d for d in found if dtypes.itemsize_bits(d) == 64]
     if not wide:
+        if bounds.enabled.value and _UINT32 in found:  # errors give the numbers of the program
+            return _UINT32 if len(found) == 1 else _INT64
         return slicing.index_dtype(shape)
     return wide[0] if len(found) == 1 else dtypes.canonicalize_dtype(np.dtype(np.int64))
 
@@ -160,7 +164,8 @@ def as_index(i: Any, dtype: np.dtype) -> Any:
             return np.clip(i, low, high).astype(dtype)
         if low > a or high < b:
             i = lax.clamp(np.array(low, have)[()], i, np.array(high, have)[()])
-    return lax.convert_element_type(i, dtype)
+    with bounds.keeping(dtype):
+        return lax.convert_element_type(i, dtype)
 
 
 # ---------------------------------------------------------------------------------------------------
@@ -359,14 +364,15 @@ class _Layout:
         positions = [p for _, p, _ in self.components]
         dtype = common_index_dtype([p for p in positions if type(p) is not int], self.shape)
         positions = [as_index(p, dtype) for p in positions]
-        columns = [
-            lax.broadcast_in_dim(p, (*self.batch, 1), dims)
-            for p, (_, _, dims) in zip(positions, self.components)
-        ]
+        with bounds.keeping(dtype):
+            columns = [
+                lax.broadcast_in_dim(p, (*self.batch, 1), dims)
+                for p, (_, _, dims) in zip(positions, self.components)
+            ]
         return columns[0] if len(columns) == 1 else lax.concatenate(columns, len(self.batch))
 
 
-_INT32 = np.dtype(np.int32)
+_INT32, _INT64, _UINT32 = np.dtype(np.int32), np.dtype(np.int64), np.dtype(np.uint32)
 
 
 def _count_from_front(positions, size):
