@@ -8,7 +8,7 @@ from op_cases import Programs
 
 import jax
 import jax.numpy as jnp
-from jax import lax
+from jax import export, lax
 from jax._src import core, hijax as hijax_src
 from jax.experimental.hijax import (
     HiPrimitive,
@@ -209,6 +209,30 @@ def q_custom_jvp():
     f.defjvp(lambda p, t: (f(*p), t[0] * 5))
     grad = jax.grad(lambda x: f(to_q(x)).sum())(matrix())
     return f(quantized()), jax.jit(f)(quantized()), grad
+
+
+# Exported programs, where values are lists of arrays
+
+
+def exported(fun, *args, **kwargs):
+    e = export.export(jax.jit(fun))(*args, **kwargs)
+    text = [str(x) for x in (e.in_tree, e.in_avals, e.out_tree, e.out_avals, e.module_kept_var_idx)]
+    lists = [jax.tree.unflatten(e.in_tree, [np.ones(a.shape, a.dtype) for a in e.in_avals])]
+    out = e.call(*lists[0][0], **lists[0][1])
+    return text, out, export.deserialize(e.serialize()).call(*lists[0][0], **lists[0][1])
+
+
+CASES.group(
+    "q_exported",
+    returned=lambda: exported(to_q, matrix()),
+    taken=lambda: exported(from_q, quantized()),
+    type=lambda: exported(from_q, QTy((2, 3))),
+    both=lambda: exported(lambda q, x: (q, x, None), quantized(), matrix()),
+    array_returned=lambda: exported(lambda q, x: x, quantized(), matrix()),
+    tree=lambda: exported(lambda x: {"a": to_q(x), "b": (x,)}, matrix()),
+    keyword=lambda: exported(lambda x, *, q: from_q(q) + x, matrix(), q=quantized()),
+    inside=lambda: exported(lambda x: from_q(to_q(x)), matrix()),
+)
 
 
 # References

@@ -10,7 +10,7 @@ from op_testing import case_tests
 
 import jax
 import jax.numpy as jnp
-from jax import lax
+from jax import export, lax
 from jax._src import config, xla_bridge
 from jax._src.hijax import Box, Log
 from jax._src.interpreters import partial_eval as pe
@@ -34,6 +34,17 @@ def test_compiled_results():
     compiled = h.add_to.lower(box, 2.0).compile()
     compiled(box, 2.0)
     assert box.get() == 3
+
+
+def test_derivatives_are_not_exported():
+    e = export.export(jax.jit(h.from_q))(h.QTy((2, 3)))
+    assert not e.has_vjp()
+    with pytest.raises(ValueError, match="takes or returns values of high types"):
+        e.vjp()
+    with pytest.raises(ValueError, match="does not have vjps"):
+        e.serialize(vjp_order=1)
+    inside = export.export(jax.jit(lambda x: h.from_q(h.to_q(x))))(np.ones((2, 3), np.float32))
+    np.testing.assert_array_equal(inside.vjp().call(x := np.ones((2, 3), np.float32), x), [x])
 
 
 def test_types_stand_for_arguments():

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from jax._src import api, config, core, stages, traceback_util, xla_bridge as xb
 from jax._src.export import derivatives, serialization
@@ -25,7 +25,7 @@ from jax._src.export.versions import (
     requested_calling_convention,
     stablehlo_version,
 )
-from jax._src.interpreters import mlir, pxla
+from jax._src.interpreters import lojax, mlir, pxla
 from jax._src.jit.jitted import state_of
 from jax._src.lib import _jax
 from jax._src.lib.mlir import ir
@@ -34,7 +34,7 @@ from jax._src.mesh import AbstractMesh, Mesh
 from jax._src.named_sharding import NamedSharding
 from jax._src.sharding import Sharding
 from jax._src.sharding_impls import UNSPECIFIED
-from jax._src.tree_util import PyTreeDef, tree_flatten
+from jax._src.tree_util import PyTreeDef, tree_flatten, tree_structure, tree_unflatten
 
 traceback_util.register_exclusion(__file__)
 
@@ -62,6 +62,9 @@ class Exported:
       module_kept_var_idx: the arguments that `main` takes, in order. The others are not used.
       uses_global_constants: whether `main` depends on symbolic dimensions or on the platform, so that
         shapes have to be refined before the module is compiled.
+
+    Values of high types (`jax.experimental.hijax`) are lists of the arrays that represent them. If
+    some arguments, or some results, have one, the others are lists too, each of one array.
 
     Fields that start with an underscore may change.
 
@@ -154,8 +157,9 @@ class Exported:
         """
         if self._get_vjp is None:
             raise ValueError(
-                f"No VJP is available for '{self.fun_name}': it was loaded from bytes without one. "
-                "Serialize it with `vjp_order`, the number of times it can be differentiated."
+                f"No VJP is available for '{self.fun_name}': it was loaded from bytes without one, or "
+                "takes or returns values of high types. Serialize it with `vjp_order`, the number of times "
+                "it can be differentiated; or export a function that calls jax.vjp and returns arrays."
             )
         return self._get_vjp(self)
 
@@ -311,12 +315,7 @@ def _export_traced(
             f"Cannot export '{traced.fun_name}': it closes over values that are being traced. Pass them "
             "as arguments."
         )
-    for aval in (*traced.jaxpr.in_avals, *traced.jaxpr.out_avals):
-        if not isinstance(aval, core.ShapedArray):
-            raise ValueError(
-                f"Cannot export '{traced.fun_name}': a value of type {aval} has no form in another "
-                "process. Arguments and results must be arrays, not references."
-            )
+    signature = _signature(traced)
     parameters = mlir.LoweringParameters(
         override_lowering_rules=overrides,
         for_export=True,
@@ -333,7 +332,7 @@ def _export_traced(
         )
     module = lowering.module
     uses_global_constants = lowering.shape_poly_state.uses_dim_vars
-    _add_shape_assertions(module, traced, len(platforms) > 1, len(info.ordered_effects))
+    _add_shape_assertions(module, signature, len(platforms) > 1, len(info.ordered_effects))
     with module.context:
         attribute = ir.BoolAttr.get(uses_global_constants)
         module.operation.attributes["jax.uses_shape_polymorphism"] = attribute
@@ -341,7 +340,7 @@ def _export_traced(
     check_custom_calls(module, data, checks)
 
     jaxpr = traced.jaxpr
-    num_args = len(jaxpr.in_avals)
+    num_args = len(signature.in_avals)
     kept = tuple(range(num_args)) if info.kept_var_idx is None else tuple(info.kept_var_idx)
     in_shardings: list[Any] = [UNSPECIFIED] * num_args
     for i, sharding in zip(kept, info.in_shardings, strict=True):
@@ -354,15 +353,15 @@ def _export_traced(
 
     return Exported(
         fun_name=traced.fun_name,
-        in_tree=traced.in_tree,
-        in_avals=tuple(jaxpr.in_avals),
-        out_tree=traced.out_tree,
-        out_avals=tuple(map(_in_memory_of, jaxpr.out_avals, info.out_shardings)),
+        in_tree=signature.in_tree,
+        in_avals=signature.in_avals,
+        out_tree=signature.out_tree,
+        out_avals=tuple(map(_in_memory_of, signature.out_avals, info.out_shardings)),
         _has_named_shardings=True,
-        _in_named_shardings=_without_devices(in_shardings, jaxpr.in_avals),
-        _out_named_shardings=_without_devices(info.out_shardings, jaxpr.out_avals),
+        _in_named_shardings=_without_devices(in_shardings, signature.in_avals),
+        _out_named_shardings=_without_devices(info.out_shardings, signature.out_avals),
         in_shardings_hlo=(None,) * num_args,
-        out_shardings_hlo=(None,) * len(jaxpr.out_avals),
+        out_shardings_hlo=(None,) * len(signature.out_avals),
         nr_devices=program.num_devices,
         platforms=platforms,
         ordered_effects=tuple(info.ordered_effects),
@@ -372,20 +371,56 @@ def _export_traced(
         calling_convention_version=version,
         module_kept_var_idx=kept,
         uses_global_constants=uses_global_constants,
-        _get_vjp=get_vjp,
+        _get_vjp=None if signature.has_high_types else get_vjp,
     )
 
 
+class _Signature(NamedTuple):
+    """Trees and types of arguments and results. A value of a high type is a list of its arrays."""
+
+    in_tree: PyTreeDef
+    in_avals: tuple[core.ShapedArray, ...]
+    out_tree: PyTreeDef
+    out_avals: tuple[core.ShapedArray, ...]
+    has_high_types: bool
+
+
+def _signature(traced: stages.Traced) -> _Signature:
+    in_types, out_types = traced.jaxpr.in_aval_qdds, traced.jaxpr.out_avals
+    for aval in (*in_types, *out_types):
+        if aval.has_qdd or not (aval.is_high or isinstance(aval, core.ShapedArray)):
+            raise ValueError(
+                f"Cannot export '{traced.fun_name}': a value of type {aval} has no form in another "
+                "process. Arguments and results must be arrays, or values that arrays represent, not "
+                "references."
+            )
+    in_tree, in_avals = _low_form(traced.in_tree, in_types)
+    out_tree, out_avals = _low_form(traced.out_tree, out_types)
+    has_high_types = any(aval.is_high for aval in (*in_types, *out_types))
+    return _Signature(in_tree, in_avals, out_tree, out_avals, has_high_types)
+
+
+def _low_form(tree: PyTreeDef, types: Sequence[Any]) -> tuple[PyTreeDef, tuple[Any, ...]]:
+    """The tree and the types of arrays for those of values.
+
+    If some types are high, each value is a list, that of the arrays that represent it.
+    """
+    if not any(t.is_high for t in types):
+        return tree, tuple(types)
+    parts = [list(lojax.lo_types(t)) for t in types]
+    return tree_structure(tree_unflatten(tree, parts)), tuple([t for part in parts for t in part])
+
+
 def _add_shape_assertions(
-    module: Any, traced: stages.Traced, has_platform_index: bool, num_tokens: int
+    module: Any, signature: _Signature, has_platform_index: bool, num_tokens: int
 ) -> None:
     """Makes `main` compute its dimension variables, if it has any, from the shapes of arguments."""
-    avals = traced.jaxpr.in_avals
+    avals = signature.in_avals
     if all(core.is_constant_shape(getattr(a, "shape", ())) for a in avals):
         return
     if "jax.uses_shape_polymorphism" in module.operation.attributes:
         return  # the module is kept, and has been exported before
-    paths = argument_paths(traced.in_tree)
+    paths = argument_paths(signature.in_tree)
     add_shape_assertions(module, avals, paths, int(has_platform_index), num_tokens)
 
 
