@@ -1,11 +1,13 @@
 """`jax.export`: exported programs; files that the oracle wrote and reads, in the table."""
 
+import gc
 import pathlib
 import re
 import struct
 import subprocess
 import sys
 import tracemalloc
+import weakref
 import zipfile
 
 import export_fuzz
@@ -19,7 +21,7 @@ from op_testing import case_tests
 import jax
 import jax.numpy as jnp
 from jax import export
-from jax._src import config, core, effects, test_util as jtu
+from jax._src import config, core, effects, errors, test_util as jtu
 from jax._src.export import _export, bytecode, serialization
 from jax._src.export.bytecode import check_module
 from jax._src.export.versions import stablehlo_version
@@ -483,13 +485,102 @@ def test_wide_specs_have_no_form():
         program.serialize()
 
 
+def test_shardings_over_the_mesh_of_the_export():
+    exported, rows = sharded()
+    (sharding,) = exported.in_shardings_jax(None)
+    assert (sharding.mesh, sharding.spec) == (rows.mesh.abstract_mesh, rows.spec)
+    assert exported.out_shardings_jax(None) == (None,) == sin().in_shardings_jax(None)
+    for mesh in (3, "a"):
+        with pytest.raises(TypeError, match="Expected a jax.sharding.Mesh or AbstractMesh"):
+            exported.out_shardings_jax(mesh)
+
+
+def test_types_have_the_explicit_shardings_of_arguments():
+    mesh = jax.make_mesh((8,), ("a",), axis_types=(jax.sharding.AxisType.Explicit,))
+    rows = jax.NamedSharding(mesh, jax.P("a"))
+    exported = export.export(jax.jit(lambda x: x + 1, in_shardings=rows))(np.arange(8.0))
+    assert str(exported.in_avals) == "(ShapedArray(float32[8@a]),)"
+    assert export.deserialize(exported.serialize()).in_avals == exported.in_avals
+
+
+@pytest.mark.parametrize(
+    "how", ["in_shardings", "argument", "out_shardings", "shard_map", "reshard"]
+)
+def test_symbolic_sizes_over_sharded_axes(how):
+    """Where the size need not be divisible, PyPI's jax raises errors of the same classes."""
+    kind = jax.sharding.AxisType.Explicit if how == "reshard" else jax.sharding.AxisType.Auto
+    mesh = jax.make_mesh((8,), ("a",), axis_types=(kind,))
+    rows = jax.NamedSharding(mesh, jax.P("a"))
+    f = {
+        "in_shardings": jax.jit(jnp.sin, in_shardings=rows),
+        "argument": jax.jit(jnp.sin),
+        "out_shardings": jax.jit(jnp.sin, out_shardings=rows),
+        "shard_map": jax.jit(
+            jax.shard_map(jnp.sin, mesh=mesh, in_specs=jax.P("a"), out_specs=jax.P("a"))
+        ),
+        "reshard": jax.jit(lambda x: jax.sharding.reshard(x, rows)),
+    }[how]
+    b, c = export.symbolic_shape("b, c", constraints=["mod(c, 8) == 0"])
+    for size in (8 * b, c, 16 * b + 8, b, 4 * b, 8 * b + 1):
+        x = jax.ShapeDtypeStruct((size,), np.float32, sharding=rows if how == "argument" else None)
+        if size % 8 == 0:
+            export.export(f)(x)
+            continue
+        with pytest.raises(ValueError, match=re.escape(f"'mod({size}, 8) == 0'")) as info:
+            export.export(f)(x)
+        indivisible = how not in ("shard_map", "reshard")
+        assert isinstance(info.value, errors.IndivisibleError) == indivisible
+
+
+def test_functions_of_users_that_fail():
+    class Node:
+        pass
+
+    def fail(*_):
+        raise KeyError("mine")
+
+    name = "tests.export_test.fails"
+    jax.tree_util.register_pytree_node(Node, lambda n: ((1.0,), "aux"), lambda *_: Node())
+    export.register_pytree_node_serialization(
+        Node, serialized_name=name, serialize_auxdata=str.encode, deserialize_auxdata=fail
+    )
+    data = export.export(jax.jit(lambda n: 1.0))(Node()).serialize()
+    match = f"`deserialize_auxdata` that is registered for `{name}` raised KeyError: 'mine'.*b'aux'"
+    with pytest.raises(ValueError, match=match) as info:
+        export.deserialize(data)
+    assert isinstance(info.value.__cause__, KeyError) and "damaged" not in str(info.value)
+
+
 def test_calls_use_programs_again():
     exported = sin()
     exported.call(x4)
     with jtu.count_jit_compilation_cache_miss() as count:
         exported.call(x4 + 1)
         exported.call(x4 + 2)
+        with jax.disable_jit():
+            exported.call(x4)
     assert count() == 0
+    first, second = (export.deserialize(exported.serialize()) for _ in range(2))
+    gradient = jax.grad(lambda x: exported.call(x).sum())
+    first.call(x4), gradient(x4)
+    with jtu.count_jit_compilation_cache_miss() as count:
+        second.call(x4), gradient(x4)
+    assert count() == 0
+
+
+def test_programs_are_freed():
+    for use in (
+        lambda e: e.call(x4),
+        lambda e: jax.grad(lambda x: e.call(x).sum())(x4),
+        lambda e: jax.jit(lambda x: e.call(x))(x4),
+        lambda e: export.export(jax.jit(e.call))(x4),
+    ):
+        exported = export.export(jax.jit(lambda x: jnp.cos(x) * 2))(x4)
+        use(exported)
+        reference_to = weakref.ref(exported)
+        del exported
+        gc.collect()
+        assert reference_to() is None
 
 
 if __name__ == "__main__":

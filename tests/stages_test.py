@@ -1,10 +1,14 @@
 """The ahead-of-time stages of `jit`, beside the reference (stages_scenarios.py)."""
 
+import types
+
 import numpy as np
+import pytest
 from absl.testing import absltest
 from op_testing import case_tests
 
 import jax
+import jax.numpy as jnp
 from jax._src import test_util as jtu
 from jax.experimental.layout import Format
 
@@ -28,6 +32,60 @@ def test_formats_of_a_program_with_tokens():
         ((2, 3), sharding),
         ((), sharding),
     ]
+
+
+def test_devices_of_compile():
+    devices = jax.devices()
+    x = np.arange(8, dtype=np.float32)
+    mesh = jax.make_mesh((8,), ("a",), axis_types=(jax.sharding.AxisType.Auto,))
+    rows = jax.NamedSharding(mesh, jax.P("a"))
+    one, eight = jax.jit(jnp.sin).lower(x), jax.jit(jnp.sin, in_shardings=rows).lower(x)
+    np.testing.assert_allclose(one.compile(device_assignment=devices[:1])(x), np.sin(x), 1e-6)
+    eight.compile(device_assignment=tuple(devices))
+    for lowered, given in ((one, devices[3:4]), (eight, devices[::-1])):
+        with pytest.raises(ValueError, match="must match the one calculated from the shardings"):
+            lowered.compile(device_assignment=tuple(given))
+    for lowered, given in ((one, devices[:2]), (eight, devices[:4]), (one, ())):
+        with pytest.raises(ValueError, match="devices, the program is for"):
+            lowered.compile(device_assignment=tuple(given))
+    for given in (3, "x", (3,)):
+        with pytest.raises(TypeError, match="must be a tuple of devices"):
+            one.compile(device_assignment=given)
+
+
+def test_devices_of_programs_for_abstract_meshes():
+    mesh = jax.sharding.AbstractMesh((8,), ("a",), (jax.sharding.AxisType.Auto,))
+    f = jax.jit(jnp.sin, in_shardings=jax.NamedSharding(mesh, jax.P("a")))
+    x = jax.ShapeDtypeStruct((8,), np.float32)
+    lowered = f.trace(x).lower(lowering_platforms=("cpu",))
+    with pytest.raises(RuntimeError, match="give `compile` the devices"):
+        lowered.compile()
+    for devices in (jax.devices(), jax.devices()[::-1]):
+        concrete = jax.sharding.Mesh(np.array(devices), ("a",))
+        rows = jax.NamedSharding(concrete, jax.P("a"))
+        compiled = lowered.compile(device_assignment=tuple(devices))
+        assert compiled.input_shardings == ((rows,), {})
+        out = compiled(jax.device_put(np.arange(8, dtype=np.float32), rows))
+        assert out.sharding == rows
+        np.testing.assert_allclose(out, np.sin(np.arange(8)), 1e-6)
+
+
+def test_compiler_options():
+    lowered = jax.jit(jnp.sin).lower(1.0)
+    options = types.MappingProxyType({"xla_cpu_enable_fast_math": True})
+    assert lowered.compile(options)(0.0) == 0 == jax.jit(jnp.sin, compiler_options=options)(0.0)
+    for wrong in ("x", 3, [("xla_cpu_enable_fast_math", True)], (), False):
+        with pytest.raises(TypeError, match="must be a dictionary of XLA options by name"):
+            lowered.compile(wrong)
+        with pytest.raises(TypeError, match="must be a dictionary of XLA options by name"):
+            jax.jit(jnp.sin, compiler_options=wrong)
+
+
+def test_jitted_functions_are_wrapped():
+    f = jax.jit(jnp.sin)
+    functions = (f, jnp.dot, jnp.sin, jnp.add, jax.pmap(f), jax.grad(f), jax.checkpoint(f))
+    found = [isinstance(g, jax.stages.Wrapped) for g in functions]
+    assert found == [True, True, True, False, False, False, False]
 
 
 if __name__ == "__main__":

@@ -149,6 +149,16 @@ def get_compile_options(
     return options
 
 
+def check_compiler_options(options: Any) -> Mapping[str, Any]:
+    """Raises TypeError if what the user gives for compiler options is no mapping."""
+    if not isinstance(options, Mapping):
+        raise TypeError(
+            "compiler_options must be a dictionary of XLA options by name, such as"
+            f" {{'xla_cpu_enable_fast_math': True}}, got {options!r} of type {type(options)}"
+        )
+    return options
+
+
 def config_key() -> tuple[Any, ...]:
     """The part of the configuration that affects compilation, for use in cache keys."""
     return tuple([option.value for option in _CONFIGURATION])

@@ -77,10 +77,15 @@ def compile_on_jaxpr(
     owner: core.Jaxpr | core.ClosedJaxpr, key: Hashable, run: Callable, name: str
 ) -> Callable:
     """A native callable for a function of arrays, in the cache of a jaxpr: both are freed together."""
+    call = owner._cache[key] = compile_alone(run, name)
+    return call
+
+
+def compile_alone(run: Callable, name: str) -> Callable:
+    """A native callable for a function of arrays, which is freed with what the caller keeps it on."""
     run = api_util.with_own_traces(run)
     run._apply_primitive = True  # type: ignore[attr-defined]
-    call = owner._cache[key] = late.compile_eager(run, name)
-    return call
+    return late.compile_eager(run, name)
 
 
 class _EagerPrograms:

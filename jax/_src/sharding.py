@@ -175,6 +175,16 @@ def common_devices_indices_map(s: Sharding, global_shape: Shape) -> Mapping[Devi
     return dict(zip(devices, op_sharding_to_indices(hlo_sharding, global_shape, len(devices))))
 
 
+def divisibility_hint(size: Any, parts: int) -> str:
+    """What makes a symbolic `size` divisible by `parts`, for an error; nothing for a number."""
+    if type(size) is int:
+        return ""
+    return (
+        f". The size is symbolic: state the constraint 'mod({size}, {parts}) == 0', or use a multiple of"
+        f" {parts}, such as {parts}*n"
+    )
+
+
 @functools.lru_cache(maxsize=4096)
 def _common_shard_shape(self: Sharding, global_shape: Shape) -> Shape:
     check_rank(self, global_shape)
@@ -188,11 +198,11 @@ def _common_shard_shape(self: Sharding, global_shape: Shape) -> Shape:
     partitions, _ = get_num_ways_dim_sharded(hlo_sharding)
     out = []
     for dim, (size, parts) in enumerate(zip(global_shape, partitions, strict=True)):
-        if type(size) is int and size % parts:
+        if parts > 1 and size % parts != 0:
             raise IndivisibleError(
                 f"Sharding {self} implies that array axis {dim} is partitioned {parts} times, but the"
                 f" dimension size is {size} (full shape: {global_shape}, per-dimension tiling factors:"
-                f" {partitions} should evenly divide the shape)"
+                f" {partitions} should evenly divide the shape){divisibility_hint(size, parts)}"
             )
         out.append(size // parts)
     return tuple(out)

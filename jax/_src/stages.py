@@ -222,6 +222,13 @@ class Lowered(_Stage):
 
         Args:
           compiler_options: XLA options by name, which override those given to `jit`.
+          device_assignment: a tuple of the devices, for a program that was lowered for an
+            `AbstractMesh`. Of other programs, shardings and arguments have determined the devices.
+
+        Raises:
+          ValueError: the devices are others than those that the program was lowered for, or more or
+            fewer.
+          RuntimeError: the program was lowered for an `AbstractMesh`, and no devices are given.
         """
         kwargs = {} if device_assignment is None else {"device_assignment": device_assignment}
         return Compiled(
@@ -384,8 +391,17 @@ class Compiled(_Stage):
         )
 
 
+class _WrappedMeta(type(Protocol)):  # type: ignore[misc]
+    """Looks at the object: other functions are of the native class of jitted functions, too."""
+
+    def __instancecheck__(cls, instance: object) -> bool:
+        if cls is not Wrapped:
+            return super().__instancecheck__(instance)
+        return callable(instance) and hasattr(instance, "trace") and hasattr(instance, "lower")
+
+
 @runtime_checkable
-class Wrapped(Protocol):
+class Wrapped(Protocol, metaclass=_WrappedMeta):
     """A jitted function: callable, with ahead-of-time stages."""
 
     def __call__(self, *args, **kwargs):

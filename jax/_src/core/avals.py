@@ -22,6 +22,7 @@ from jax._src.memory import MemorySpace
 from jax._src.mesh import empty_abstract_mesh
 from jax._src.named_sharding import NamedSharding
 from jax._src.partition_spec import PartitionSpec
+from jax._src.sharding import divisibility_hint
 
 if TYPE_CHECKING:
     from jax._src.core.trace import Tracer
@@ -507,15 +508,16 @@ def _normalize_sharding(sharding: Sharding, ndim: int) -> Any:
 def _check_divisible(shape: Sequence[Any], sharding: Any) -> None:
     """Raises ValueError if a dimension cannot be split evenly over its mesh axes."""
     for dim, (size, entry) in enumerate(zip(shape, sharding.spec.partitions)):
-        if entry is None or type(size) is not int:
+        if entry is None:
             continue
         axes = entry if isinstance(entry, tuple) else (entry,)
         parts = math.prod(sharding.mesh.shape[axis] for axis in axes)
-        if size % parts:
+        if parts > 1 and size % parts != 0:
             raise ValueError(
                 f"Sharding spec {axes} implies that array axis {dim} is partitioned {parts} times, but"
                 f" does not evenly divide the dimension size {size}. Got shape: {tuple(shape)} and"
-                f" sharding {sharding}. Pad the dimension, or do not shard it."
+                f" sharding {sharding}. Pad the dimension, or do not shard it"
+                f"{divisibility_hint(size, parts)}."
             )
 
 

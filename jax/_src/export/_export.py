@@ -8,17 +8,19 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 from jax._src import api, config, core, stages, traceback_util, xla_bridge as xb
+from jax._src.array_impl import aval_with_sharding
 from jax._src.export import derivatives, serialization
 from jax._src.export.calling import (
     call,
     call_exported_p as call_exported_p,
+    eager_program,
     flat_function,
     parse_module,
 )
 from jax._src.export.checks import DisabledSafetyCheck, argument_paths, check_custom_calls
 from jax._src.export.shape_poly.assertions import add_shape_assertions
 from jax._src.export.shape_poly.solving import check_one_scope
-from jax._src.export.shardings import hlo_over_mesh, over_mesh, without_devices
+from jax._src.export.shardings import check_mesh, hlo_over_mesh, over_mesh, without_devices
 from jax._src.export.versions import (
     maximum_supported_calling_convention_version as maximum_supported_calling_convention_version,
     minimum_supported_calling_convention_version as minimum_supported_calling_convention_version,
@@ -114,6 +116,15 @@ class Exported:
     def _flat_function(self) -> Any:
         return flat_function(self)
 
+    @functools.cached_property
+    def _eager_program(self) -> Any:
+        return eager_program(self)
+
+    @functools.cached_property
+    def _vjp(self) -> Exported:
+        assert self._get_vjp is not None
+        return self._get_vjp(self)
+
     def __str__(self) -> str:
         return f"Exported(fun_name={self.fun_name}, ...)"
 
@@ -161,7 +172,7 @@ class Exported:
                 "takes or returns values of high types. Serialize it with `vjp_order`, the number of times "
                 "it can be differentiated; or export a function that calls jax.vjp and returns arrays."
             )
-        return self._get_vjp(self)
+        return self._vjp
 
     def serialize(self, vjp_order: int = 0) -> bytearray:
         """The bytes of the exported function, for `jax.export.deserialize`.
@@ -177,21 +188,27 @@ class Exported:
         """
         return serialization.serialize(self, vjp_order)
 
-    def in_shardings_jax(self, mesh: Mesh | AbstractMesh) -> Sequence[Sharding | None]:
+    def in_shardings_jax(self, mesh: Mesh | AbstractMesh | None) -> Sequence[Sharding | None]:
         """Shardings of the flat arguments, over the given mesh; None where unspecified.
 
         Args:
-          mesh: a mesh with axes of the same names and sizes as the one used for export.
+          mesh: a mesh with axes of the same names and sizes as the one used for export; None for
+            that one, an `AbstractMesh`.
+
+        Raises:
+          TypeError, ValueError: it is no mesh, or has other axes.
         """
         return self._over(mesh, self._in_named_shardings, self.in_shardings_hlo)
 
-    def out_shardings_jax(self, mesh: Mesh | AbstractMesh) -> Sequence[Sharding | None]:
-        """Shardings of the flat results, over the given mesh; None where unspecified."""
+    def out_shardings_jax(self, mesh: Mesh | AbstractMesh | None) -> Sequence[Sharding | None]:
+        """Shardings of the flat results, over the given mesh; see `in_shardings_jax`."""
         return self._over(mesh, self._out_named_shardings, self.out_shardings_hlo)
 
     def _over(
         self, mesh: Any, named: Sequence[NamedSharding | None], hlo_shardings: Sequence[Any]
     ) -> tuple[Sharding | None, ...]:
+        if mesh is not None:
+            check_mesh(mesh)
         if self._has_named_shardings:
             return tuple([over_mesh(s, mesh) for s in named])
         return tuple([hlo_over_mesh(s, mesh) for s in hlo_shardings])
@@ -354,7 +371,7 @@ def _export_traced(
     return Exported(
         fun_name=traced.fun_name,
         in_tree=signature.in_tree,
-        in_avals=signature.in_avals,
+        in_avals=tuple(map(aval_with_sharding, signature.in_avals, in_shardings)),
         out_tree=signature.out_tree,
         out_avals=tuple(map(_in_memory_of, signature.out_avals, info.out_shardings)),
         _has_named_shardings=True,

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from jax._src import core, custom_derivatives, traceback_util
+from jax._src import config, core, custom_derivatives, dispatch, traceback_util
 from jax._src.core import Primitive
 from jax._src.errors import JaxRuntimeError
 from jax._src.export.bytecode import check_module
@@ -63,6 +64,33 @@ def flat_function(exported: Exported) -> Any:
 
 call_exported_p = Primitive("call_exported", multiple_results=True)
 call_exported_p.operands_vary_alike = True
+
+
+# Eager calls: each program has a compiled one of its own, so that both are freed together. Equal
+# programs share it.
+
+_with_eager_program: weakref.WeakKeyDictionary[Any, weakref.ref[Any]] = weakref.WeakKeyDictionary()
+
+
+def eager_program(exported: Exported) -> Any:
+    """A native callable of flat arguments that compiles the program."""
+    equal = _with_eager_program.get(exported)
+    other = None if equal is None else equal()
+    if other is not None:
+        return other._eager_program
+
+    def run(*args):
+        if core.trace_ctx.trace is core.eval_trace:  # jax_disable_jit does not apply to primitives
+            with config.disable_jit(False):
+                return program(*args)
+        return call_exported_p.bind(*args, exported=exported)
+
+    _with_eager_program[exported] = weakref.ref(exported)
+    program = dispatch.compile_alone(run, call_exported_p.name)
+    return program
+
+
+call_exported_p.def_impl(lambda *args, exported: exported._eager_program(*args))
 
 
 # Abstract evaluation

@@ -38,14 +38,25 @@ def without_devices(sharding: Sharding | UnspecifiedValue | None, ndim: int) -> 
     return NamedSharding(mesh, parse_flatten_op_sharding(hlo, mesh)[0], memory_kind=kind)
 
 
-def over_mesh(sharding: NamedSharding | None, mesh: Mesh | AbstractMesh) -> NamedSharding | None:
-    """An exported sharding over a mesh of the user.
+def check_mesh(mesh: Any) -> None:
+    """Raises TypeError if what the user gives for a mesh is none."""
+    if not isinstance(mesh, (Mesh, AbstractMesh)):
+        raise TypeError(
+            "Expected a jax.sharding.Mesh or AbstractMesh, or None for the mesh used for export, got"
+            f" {mesh!r} of type {type(mesh)}"
+        )
+
+
+def over_mesh(
+    sharding: NamedSharding | None, mesh: Mesh | AbstractMesh | None
+) -> NamedSharding | None:
+    """An exported sharding over a mesh of the user, or as it is for None.
 
     Raises:
       ValueError: the mesh has other axes than the one used for export.
     """
-    if sharding is None:
-        return None
+    if sharding is None or mesh is None:
+        return None if sharding is None or sharding.mesh.empty else sharding
     if sharding.mesh.empty:  # that of a single device
         if mesh.size == 1:
             spec = PartitionSpec(*[None] * len(sharding.spec))
@@ -59,12 +70,16 @@ def over_mesh(sharding: NamedSharding | None, mesh: Mesh | AbstractMesh) -> Name
     return NamedSharding(mesh, sharding.spec, memory_kind=sharding.memory_kind)
 
 
-def hlo_over_mesh(sharding: Any, mesh: Mesh | AbstractMesh) -> NamedSharding | None:
+def hlo_over_mesh(sharding: Any, mesh: Mesh | AbstractMesh | None) -> NamedSharding | None:
     """A sharding in XLA's form, of an earlier version's export, over a mesh of the user.
 
     Raises:
-      ValueError: the axes of the mesh cannot describe it.
+      ValueError: the axes of the mesh cannot describe it, or there is none.
     """
     if sharding is None:
         return None
+    if mesh is None:
+        raise ValueError(
+            "The program was exported before March 2026, when the mesh was not stored: give one."
+        )
     return NamedSharding(mesh, parse_flatten_op_sharding(sharding, mesh)[0])

@@ -77,7 +77,8 @@ def _traced(what: Any, args: tuple, kwargs: dict) -> tuple[ClosedJaxpr, str, Seq
             raise TypeError(
                 f"view takes a function or a jaxpr, got {what!r} of type {type(what).__name__}"
             )
-        what = (what if jitted.state_of(what) is not None else api.jit(what)).trace(*args, **kwargs)
+        state = jitted.state_of(what) or jitted.state_of(api.jit(what))
+        what = state.trace(*args, **kwargs)
     elif args or kwargs:
         raise TypeError("view takes arguments for a function only: a jaxpr has been traced already")
     if isinstance(what, stages.Traced):

@@ -24,6 +24,7 @@ from jax._src import (
     traceback_util,
     util,
 )
+from jax._src.compiler import check_compiler_options
 from jax._src.core import (
     ClosedJaxpr,
     ShapeDtypeStruct,
@@ -150,10 +151,12 @@ class Jitted:
       canonicalize: converts one of the user's shardings.
       uncompiled: what is called while `jax_disable_jit` is set; `fun` by default.
       is_operation: whether it is an operation of the library, such as a primitive.
+      without: the methods that the callable does not have.
     """
 
     transform = "jit"
     is_operation = False
+    without: tuple[str, ...] = ()
     static_options = "static_argnums or static_argnames parameters of jax.jit"
     canonicalize = staticmethod(sharding_impls.canonicalize_jit_sharding)
 
@@ -609,8 +612,8 @@ def make_options(
             )
         from_device = sharding_impls.sharding_of_device_or_backend(device, backend)
         in_shardings = out_shardings = from_device
-    if compiler_options is not None and not isinstance(compiler_options, dict):
-        raise TypeError(f"compiler_options must be a dictionary, got {compiler_options!r}")
+    if compiler_options is not None:
+        check_compiler_options(compiler_options)
     opts = Options()
     opts.donate_argnums, opts.donate_argnames, opts.static_argnums, opts.static_argnames = (
         api_util.resolve_argnums(
@@ -671,7 +674,8 @@ def state_of(fun: Any) -> Jitted | None:
 def _method(name: str) -> property:
     def get(call: Any) -> Any:
         state = state_of(call)
-        if state is None:  # of an operation, or of `custom_jvp` and the like
+        if state is None or name in state.without:
+            # of an operation, or of `custom_jvp` and the like; or of `pmap`, which has no `trace`
             raise AttributeError(f"{call!r} has no attribute {name!r}: it is not a result of jit")
         return getattr(state, name)
 

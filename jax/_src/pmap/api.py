@@ -39,7 +39,7 @@ def pmap(
 
     Returns:
       A function of arguments with the mapped axis. Its results are sharded over the devices. It has
-      `lower`, `trace`, `eval_shape` and `clear_cache`, like a jitted function.
+      `lower`, `eval_shape` and `clear_cache`, like a jitted function.
 
       Arrays that are on other devices, or are cut otherwise, are copied. Within the function that
       another `pmap` or `shard_map` maps, the devices are already in use: there, each device computes

@@ -54,6 +54,7 @@ class _Pmap(jitted.Jitted):
     """The Python side of one mapped function."""
 
     transform = "pmap"
+    without = ("trace",)  # so that `jax.stages.Wrapped` is a jitted function only
     static_options = "static_broadcasted_argnums parameter of jax.pmap"
 
     def __init__(

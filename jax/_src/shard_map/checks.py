@@ -18,6 +18,7 @@ from jax._src.shard_map.specs import (
     part_over,
     spec_axes,
 )
+from jax._src.sharding import divisibility_hint
 from jax._src.tree_util import (
     keystr,
     prefix_errors,
@@ -252,7 +253,7 @@ def check_arguments(
             if not axes:
                 continue
             parts = math.prod([mesh.shape[n] for n in axes])
-            if core.is_constant_dim(shape[dim]) and shape[dim] % parts:
+            if parts > 1 and shape[dim] % parts != 0:
                 label = f"axis {axes[0]!r} (of size" if len(axes) == 1 else f"axes {axes} (of size"
                 raise ValueError(
                     f"shard_map applied to the function '{fun_name(f)}' was given argument arrays with "
@@ -260,7 +261,8 @@ def check_arguments(
                     f"argument {names()[i]} of type {aval.str_short()} has the spec {spec}, which maps "
                     f"its dimension {dim} (of size {shape[dim]}) to mesh {label} {parts}), but "
                     f"{parts} does not evenly divide {shape[dim]}. The mesh has shape "
-                    f"{dict(mesh.shape)}. Pad the argument, or choose another spec or mesh."
+                    f"{dict(mesh.shape)}. Pad the argument, or choose another spec or mesh"
+                    f"{divisibility_hint(shape[dim], parts)}."
                 )
 
 

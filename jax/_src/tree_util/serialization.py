@@ -246,10 +246,16 @@ def _read_custom(node: Table, children: list[PyTreeDef]) -> PyTreeDef:
             f"Cannot deserialize a PyTreeDef containing an unregistered type `{name}`."
             f" {_HOW_TO_REGISTER}"
         )
-    aux_data = registration.deserialize_auxdata(node.bytes(_AUX_DATA) or b"")
+    deserialize_auxdata, from_children = (
+        registration.deserialize_auxdata,
+        registration.from_children,
+    )
+    data_bytes = node.bytes(_AUX_DATA) or b""
+    aux_data = _call_registered(name, "deserialize_auxdata", deserialize_auxdata, data_bytes)
     data = registration.nodetype, aux_data
-    if registration.from_children is not None:
-        instance = registration.from_children(aux_data, [0.0] * len(children))
+    if from_children is not None:
+        leaves = [0.0] * len(children)
+        instance = _call_registered(name, "from_children", from_children, aux_data, leaves)
         tree = default_registry.flatten(instance)[1]
         if len(tree.children()) != len(children):
             raise ValueError(
@@ -258,6 +264,19 @@ def _read_custom(node: Table, children: list[PyTreeDef]) -> PyTreeDef:
             )
         data = tree.node_data()
     return PyTreeDef.from_node_data_and_children(default_registry, data, children)
+
+
+def _call_registered(name: Any, what: str, function: Callable[..., T], *args: Any) -> T:
+    """Calls a user's function, which sees bytes of files; ValueError if it raises."""
+    try:
+        return function(*args)
+    except MemoryError:
+        raise
+    except Exception as err:
+        raise ValueError(
+            f"The function `{what}` that is registered for `{name}` raised {type(err).__name__}: {err}. It"
+            f" was called with {', '.join(repr(a)[:200] for a in args)}."
+        ) from err
 
 
 def to_bytes(tree: PyTreeDef) -> bytes:

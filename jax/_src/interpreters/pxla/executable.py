@@ -11,7 +11,7 @@ from jax._src import compiler, config, core, dtypes, host_functions, lib
 from jax._src.array_impl import ArrayImpl, aval_with_sharding, device_sharding
 from jax._src.errors import JaxRuntimeError
 from jax._src.interpreters import mlir
-from jax._src.interpreters.pxla.placement import Placement, layouts_equal
+from jax._src.interpreters.pxla.placement import Placement, concretize, layouts_equal
 from jax._src.interpreters.pxla.transfers import (
     global_aval_to_result_handler,
     shard_arg_fallback,
@@ -71,6 +71,13 @@ class ProgramInfo:
             setattr(self, name, fields.pop(name))
         if fields:
             raise TypeError(f"unknown fields {list(fields)}")
+
+    def over(self, mesh: Mesh) -> ProgramInfo:
+        """The description of the program for the devices of `mesh`, if it was for abstract ones."""
+        fields = {name: getattr(self, name) for name in self.__slots__}
+        fields["in_shardings"] = concretize(self.in_shardings, mesh)
+        fields["out_shardings"] = concretize(self.out_shardings, mesh)
+        return ProgramInfo(**fields)
 
     @property
     def num_outs(self) -> int:

@@ -7,6 +7,8 @@ import warnings
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+import numpy as np
+
 from jax._src import (
     config,
     core,
@@ -18,6 +20,7 @@ from jax._src import (
 )
 from jax._src.compiler import (
     JAXPR_TO_MLIR_MODULE_EVENT,
+    check_compiler_options,
     config_key,
     is_compile_only,
     log_elapsed_time,
@@ -36,8 +39,9 @@ from jax._src.interpreters.pxla.placement import (
 )
 from jax._src.late_binding import late
 from jax._src.layout import AutoLayout
-from jax._src.lib import _jax
+from jax._src.lib import Device, _jax
 from jax._src.memory import DEVICE_KIND, MemorySpace
+from jax._src.mesh import Mesh
 from jax._src.sharding_impls import UNSPECIFIED, ShardingContext, UnspecifiedValue
 
 if TYPE_CHECKING:
@@ -166,21 +170,19 @@ class MeshComputation:
           pgle_profiler: what measures its runs, for `jax_enable_pgle`.
 
         Raises:
-          ValueError: if the program was lowered for several platforms, or without devices.
+          ValueError: if the program was lowered for several platforms or for other devices.
+          RuntimeError: if it was lowered for an abstract mesh, and there are no devices.
         """
         options = dict(self._compiler_options_kvs)
-        options.update(compiler_options or {})
-        placement = self._placement
+        if compiler_options is not None:
+            options.update(check_compiler_options(compiler_options))
+        placement, info = self._placement, self._info
         if device_assignment is not None:
-            devices = tuple(device_assignment)
-            if len(devices) != placement.num_devices:
-                raise ValueError(
-                    f"device_assignment has {len(devices)} devices, the program is for "
-                    f"{placement.num_devices}."
-                )
-            placement = placement._replace(devices=devices, backend=devices[0].client)
+            placement = _placed_on(placement, device_assignment)
+            if self._placement.devices is None:
+                info = info.over(placement.mesh)
         if placement.devices is None:
-            raise ValueError(
+            raise RuntimeError(
                 "The program was lowered for an abstract mesh: call it in the context of a mesh "
                 "of devices (`jax.set_mesh`), or give `compile` the devices, by device_assignment."
             )
@@ -189,11 +191,11 @@ class MeshComputation:
                 f"The program was lowered for several platforms, {self._platforms}: lower it for one "
                 "to compile it, or use jax.export."
             )
-        lowered, info = self._lowered, self._info
+        lowered = self._lowered
         with self._module.compiling:
             if info.const_args or lowered.keepalive or lowered.host_callbacks:
                 return compile_lowered(lowered, info, placement, options, pgle_profiler)
-            key = self._executable_key(placement, options)
+            key = self._executable_key(info, placement, options)
             executable: MeshExecutable | None = self._module.executables.get(key)
             if executable is None:
                 executable = compile_lowered(lowered, info, placement, options, pgle_profiler)
@@ -202,15 +204,54 @@ class MeshComputation:
 
     def is_compiled(self) -> bool:
         """Whether `compile` without arguments would find an executable that was made before."""
-        key = self._executable_key(self._placement, dict(self._compiler_options_kvs))
+        options = dict(self._compiler_options_kvs)
+        key = self._executable_key(self._info, self._placement, options)
         return key in self._module.executables
 
-    def _executable_key(self, placement: Placement, options: dict[str, Any]) -> tuple[Any, ...]:
-        info = self._info
+    def _executable_key(
+        self, info: ProgramInfo, placement: Placement, options: dict[str, Any]
+    ) -> tuple[Any, ...]:
         return (
             placement, info.in_shardings, info.out_shardings, info.kept_var_idx, info.written_refs,
             frozenset(options.items()), config_key(),
         )  # fmt: skip
+
+
+def _placed_on(placement: Placement, device_assignment: Any) -> Placement:
+    """The placement on devices that `compile` was given.
+
+    Raises:
+      TypeError: they are no devices.
+      ValueError: they are not those that the program was lowered for.
+    """
+    try:
+        devices = tuple(device_assignment)
+    except TypeError:
+        devices = (device_assignment,)
+    for d in devices:
+        if not isinstance(d, Device):
+            raise TypeError(
+                f"device_assignment must be a tuple of devices, got {device_assignment!r}"
+            )
+    if len(devices) != placement.num_devices:
+        raise ValueError(
+            f"device_assignment has {len(devices)} devices, the program is for {placement.num_devices}."
+        )
+    if placement.devices is not None and devices != tuple(placement.devices):
+        given, computed = [d.id for d in devices], [d.id for d in placement.devices]
+        raise ValueError(
+            "device_assignment passed to `.compile` must match the one calculated from the shardings of "
+            f"arguments and results. Got device ids {given} on platform {devices[0].platform.upper()}, "
+            f"but those calculated are {computed} on platform {placement.devices[0].platform.upper()}. "
+            "Place the arguments on the devices before the function is lowered, or lower it for a "
+            "jax.sharding.AbstractMesh."
+        )
+    if placement.devices is not None:
+        return placement
+    abstract = placement.mesh
+    grid = np.array(devices, dtype=object).reshape(abstract.axis_sizes)
+    mesh = Mesh(grid, abstract.axis_names, abstract.axis_types)
+    return placement._replace(devices=devices, backend=devices[0].client, mesh=mesh)
 
 
 class Request(NamedTuple):
