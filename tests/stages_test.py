@@ -10,7 +10,8 @@ from op_testing import case_tests
 import jax
 import jax.numpy as jnp
 from jax._src import test_util as jtu
-from jax.experimental.layout import Format
+from jax.experimental import io_callback
+from jax.experimental.layout import Format, Layout
 
 jtu.request_cpu_devices(8)
 
@@ -26,12 +27,47 @@ def test_formats_of_a_program_with_tokens():
 
     compiled = jax.jit(f).lower(np.ones((2, 3), np.float32)).compile()
     sharding = jax.sharding.SingleDeviceSharding(jax.devices()[0])
-    assert compiled.input_formats == ((Format(None, sharding),), {})
-    assert compiled.output_formats == (Format(None, sharding),) * 2
+    assert compiled.input_formats == ((Format(Layout((0, 1), ()), sharding),), {})
+    formats = Format(Layout((0, 1), ()), sharding), Format(Layout((), ()), sharding)
+    assert compiled.output_formats == formats
     assert [(o.shape, o.sharding) for o in compiled.out_info] == [
         ((2, 3), sharding),
         ((), sharding),
     ]
+
+
+@pytest.mark.parametrize("num_devices", [1, 8])
+def test_layouts_of_programs_with_tokens(num_devices):
+    """PyPI's jax does not know them: compiled programs read transposed numbers, and write them."""
+    mesh = jax.make_mesh((num_devices,), ("a",), axis_types=(jax.sharding.AxisType.Auto,))
+    rows = jax.NamedSharding(mesh, jax.P("a"))
+    columns_first = Format(Layout((1, 0)), rows)
+    x = np.arange(48, dtype=np.float32).reshape(8, 6)
+    seen = []
+
+    def f(x, y):
+        io_callback(lambda a: seen.append(float(a.sum())), None, x, ordered=True)
+        return x * 2 + y, y.sum()
+
+    for first in (columns_first, Format(Layout.AUTO, rows), Format(Layout((0, 1)), rows)):
+        jitted = jax.jit(
+            f, in_shardings=(first, rows), out_shardings=(Format(Layout.AUTO, rows), None)
+        )
+        compiled = jitted.lower(*[jax.ShapeDtypeStruct(x.shape, x.dtype)] * 2).compile()
+        formats = [*compiled.input_formats[0], compiled.output_formats[0]]
+        order = (1, 0) if first is columns_first else (0, 1)
+        assert [f.layout.major_to_minor for f in formats] == [order, (0, 1), (0, 1)]
+        args = [jax.device_put(x, f) for f in formats[:2]]
+        for call in (compiled, *[jitted] * (2 if first.layout is not Layout.AUTO else 0)):
+            out, total = call(*args)
+            np.testing.assert_array_equal(out + 0, 3 * x)
+            assert (out.format.layout.major_to_minor, total) == ((0, 1), x.sum())
+    jax.effects_barrier()
+    assert len(seen) == 7 and set(seen) == {x.sum()}
+    with pytest.raises(
+        NotImplementedError, match="results of programs with ordered effects in the def"
+    ):
+        jax.jit(f, out_shardings=(columns_first, None))(x, x)
 
 
 def test_devices_of_compile():

@@ -77,7 +77,11 @@ class Layout:
     @staticmethod
     def from_pjrt_layout(pjrt_layout: _jax.PjRtLayout) -> Layout:
         """The layout that the runtime reports."""
-        xla_layout = pjrt_layout._xla_layout()
+        return Layout.from_xla_layout(pjrt_layout._xla_layout())
+
+    @staticmethod
+    def from_xla_layout(xla_layout: Any) -> Layout:
+        """The layout in the compiler's form."""
         return Layout(
             xla_layout.minor_to_major()[::-1],
             tuple(map(tuple, xla_layout.tiling())),

@@ -11,6 +11,7 @@ from jax._src import compiler, config, core, dtypes, host_functions, lib
 from jax._src.array_impl import ArrayImpl, aval_with_sharding, device_sharding
 from jax._src.errors import JaxRuntimeError
 from jax._src.interpreters import mlir
+from jax._src.interpreters.pxla.layouts import is_unimplemented, reported_layouts
 from jax._src.interpreters.pxla.placement import Placement, concretize, layouts_equal
 from jax._src.interpreters.pxla.transfers import (
     global_aval_to_result_handler,
@@ -302,13 +303,6 @@ def _named(s: Any, meshes: Sequence[Any], aval: Any) -> Any:
     return s
 
 
-def _layouts_of(layouts: Sequence[Any], avals: Sequence[Any]) -> list[Any]:
-    return [
-        Layout.from_pjrt_layout(layout) if isinstance(aval, core.ShapedArray) else None
-        for layout, aval in zip(layouts, avals)
-    ]
-
-
 class MeshExecutable:
     """A compiled program for one or more devices.
 
@@ -418,7 +412,7 @@ class MeshExecutable:
         try:
             return self.xla_executable.cost_analysis()
         except _jax.JaxRuntimeError as err:
-            if not _is_unimplemented(err):
+            if not is_unimplemented(err):
                 raise
         if compiler.is_compile_only(self._placement.backend):
             return None
@@ -431,7 +425,7 @@ class MeshExecutable:
         try:
             return self.xla_executable.get_compiled_memory_stats()
         except _jax.JaxRuntimeError as err:
-            if not _is_unimplemented(err):
+            if not is_unimplemented(err):
                 raise
             return None
 
@@ -451,25 +445,14 @@ class MeshExecutable:
     def _xla_layouts(self) -> tuple[list[Any], list[Any]]:
         """Returns layouts of arguments and results, as reported by the runtime."""
         if self._layouts is None:
-            self._layouts = self._reported_layouts()
+            self._layouts = reported_layouts(self.xla_executable, self._info)
         return self._layouts
-
-    def _reported_layouts(self) -> tuple[list[Any], list[Any]]:
-        info, executable = self._info, self.xla_executable
-        skip = len(info.ordered_effects)
-        try:
-            ins, outs = executable.get_parameter_layouts(), executable.get_output_layouts()
-        except _jax.JaxRuntimeError as err:
-            # Some runtimes report none of programs with tokens, which have the default layouts then.
-            asked = any(layout is not None for layout in (*info.in_layouts, *info.out_layouts))
-            if not skip or asked or not _is_unimplemented(err):
-                raise
-            return [None] * len(info.in_avals), [None] * len(info.out_avals)
-        return _layouts_of(ins[skip:], info.in_avals), _layouts_of(outs[skip:], info.out_avals)
 
     def _layouts_to_ask_for(self) -> list[Any]:
         """Returns the layout that each argument must have; None for the default layout."""
         asked = self._info.in_layouts
+        if self._info.ordered_effects and any(self._info.out_layouts):
+            self._xla_layouts()  # which checks them
         if all(layout is None for layout in asked):
             return [None] * len(asked)
         actual = self._xla_layouts()[0]
@@ -537,10 +520,6 @@ def _no_devices(executable: MeshExecutable) -> Exception:
         " memory_analysis, input_shardings, ...), or compile it for the devices of jax.devices()."
     )
     return error
-
-
-def _is_unimplemented(err: Exception) -> bool:
-    return "UNIMPLEMENTED" in str(err)
 
 
 class ExecuteReplicated:
