@@ -491,3 +491,17 @@ def test_arguments_of_several_shapes_are_broadcast_by_the_program():
         out = stats.norm.logcdf(x, loc, jnp.float32(2))
     assert count() == 1
     np.testing.assert_allclose(out, scipy.stats.norm.logcdf(x, loc, 2), rtol=1e-5)
+
+
+def test_logcdf_takes_the_quotient_that_users_compute():
+    """A program that divides by one row may multiply by its reciprocals; so does this one."""
+    x, loc = jnp.linspace(-5, 5, 100).reshape(-1, 1), jnp.array([[0.0, -10.0, 20.0]])
+    scale = jnp.array([[1, 5, 7]])
+    z = (x - loc) / scale
+    logcdf = stats.norm.logcdf(x, loc, scale)
+    np.testing.assert_allclose(jnp.exp(logcdf), jax.scipy.special.ndtr(z), rtol=1e-6)
+    assert np.isnan(stats.norm.logcdf(x, loc, -scale)).all()
+    # other orders of the shapes
+    args = jnp.float32(0.5), jnp.ones((3, 1)), jnp.arange(1.0, 5)
+    want = scipy.stats.norm.logcdf(*map(np.asarray, args))
+    np.testing.assert_allclose(stats.norm.logcdf(*args), want, rtol=1e-6)

@@ -26,6 +26,7 @@ def elementwise(
     *,
     analytic: Callable[..., Any] | None = None,
     weak: Literal["array", "scalar", "never"] = "scalar",
+    broadcast: bool = True,
 ) -> Callable[[F], F]:
     """Decorates a formula, which then takes numbers and arrays of any real dtypes, as SciPy's functions do.
 
@@ -37,14 +38,15 @@ def elementwise(
       analytic: the formula for complex arrays, which are errors without it.
       weak: whether the result of weakly typed arguments is weakly typed: yes, only if the first one is
         a scalar, or never.
+      broadcast: whether the arrays are broadcast to one shape; the formula has to do it otherwise.
     """
 
     def decorate(formula):
         name = f"{distribution}.{formula.__name__}"
         signature = inspect.signature(formula)
         count = len(signature.parameters)
-        compiled = nested_jit(_named(formula, name))
-        compiled_analytic = analytic and nested_jit(_named(analytic, name))
+        compiled = nested_jit(_named(formula, name, broadcast))
+        compiled_analytic = analytic and nested_jit(_named(analytic, name, broadcast))
 
         @functools.wraps(formula)
         def fun(*args, **kwargs):
@@ -76,10 +78,10 @@ def elementwise(
     return decorate
 
 
-def _named(fun, name):
+def _named(fun, name, broadcast):
     @functools.wraps(fun)
     def named(*args):
-        return fun(*util.broadcast_arrays(*args))
+        return fun(*util.broadcast_arrays(*args)) if broadcast else fun(*args)
 
     named.__name__ = named.__qualname__ = name.replace(".", "_")
     return named
@@ -108,7 +110,10 @@ def broadcastable(name: str, *args: Any) -> list[Any]:
 
 def standardized(x: Any, loc: Any, scale: Any) -> Any:
     """Computes (x - loc) / scale, or NaN unless the scale is positive."""
-    return (x - loc) / where(scale > 0, scale, np.nan)
+    # The compiler divides by a broadcast scale by multiplying with its reciprocal, but only if nothing
+    # else uses the scale as broadcast. If the caller has not broadcast it, neither does the test, and
+    # the quotient is rounded as in a program that divides only.
+    return (x - loc) / scale * where(scale > 0, lax.full_like(scale, 1), np.nan)
 
 
 def exponential_correction(z: Any, x: Any, loc: Any, scale: Any) -> Any:

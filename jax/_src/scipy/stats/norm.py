@@ -96,7 +96,7 @@ def cdf(x: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) -> Array:
     return _lower_tail(z, exponential_correction(z, x, loc, scale))
 
 
-@elementwise("norm", weak="never")
+@elementwise("norm", weak="never", broadcast=False)
 def logcdf(x: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) -> Array:
     """Logarithm of the cumulative distribution function of the normal distribution.
 
@@ -111,8 +111,8 @@ def logcdf(x: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) -> Array:
     >>> jax.scipy.stats.norm.logcdf(0.0)
     Array(-0.693..., dtype=float32)
     """
-    z = standardized(x, loc, scale)
-    return special.log_ndtr(z)
+    # As users write it, so that its exponential agrees with the function of the quotient.
+    return special.log_ndtr(standardized(x, loc, scale))
 
 
 @elementwise("norm", weak="never")
