@@ -281,3 +281,32 @@ def test_complex_functions_on_both_sides_of_branch_cuts(name):
         want = (exact(moved[0]) - exact(moved[1])) / (2 * step)
         slopes = jax.vmap(jax.grad(function, holomorphic=True))(z)
         np.testing.assert_allclose(slopes, want, rtol=1e-7)
+
+
+def test_stop_gradient_of_values_that_are_not_arrays_gives_them_their_dtype():
+    """They stay numbers and NumPy arrays, which are not weakly typed where they were not."""
+    values = {"int": 3, "float": 1.5, "complex": 1j, "numpy": np.arange(2), "scalar": np.float64(2)}
+    out = lax.stop_gradient(values)
+    dtypes = dict(
+        int="int32", float="float32", complex="complex64", numpy="int32", scalar="float32"
+    )
+    assert {name: str(x.dtype) for name, x in out.items()} == dtypes
+    assert not any(isinstance(x, jax.Array) for x in out.values())
+    assert isinstance(out["int"], int) and isinstance(out["float"], float)
+    assert (out["int"], out["float"], out["complex"]) == (3, 1.5, 1j)
+    assert lax.stop_gradient(True) is True and lax.stop_gradient(None) is None
+    x = jax.numpy.ones(2)
+    assert lax.stop_gradient(x) is x
+    assert (lax.stop_gradient(2) * jax.numpy.ones(2, "bfloat16")).dtype == "bfloat16"
+
+
+def test_stop_gradient_of_integers_is_in_the_jaxpr():
+    assert "= stop_gradient a in (b,)" in text(lax.stop_gradient, np.arange(3))
+    assert "stop_gradient 3:i32[]" in text(lambda: lax.stop_gradient(3))
+    zeros = np.zeros(2, jax.dtypes.float0)
+    np.testing.assert_array_equal(jax.jit(lax.stop_gradient)(zeros), zeros)
+    grad = jax.jit(jax.grad(lambda x: x * lax.stop_gradient(x > 0) * lax.stop_gradient(2)))
+    assert grad(2.0) == 2
+    np.testing.assert_array_equal(
+        jax.jit(jax.vmap(lax.stop_gradient))(jax.numpy.arange(3)), [0, 1, 2]
+    )

@@ -164,3 +164,27 @@ def test_tracers_cannot_be_trimmed():
             jax.jit(lambda x, fun=fun: fun(x, x, trim_leading_zeros=True))(jnp.ones(3))
     with pytest.raises(jax.errors.ConcretizationTypeError, match="pass strip_zeros=False"):
         jax.jit(jnp.roots)(jnp.ones(3))
+
+
+@pytest.mark.parametrize(
+    "p", [True, 1, 2.5, 1j, np.int8(2), np.float16(2), np.ones((2, 2), "f"), [True]]
+)
+def test_no_derivative_and_no_integral_are_the_polynomial(p):
+    """Of any shape; weakly typed as operands of a sum are, with the constants of integration."""
+    m = np.int64(0)
+    p = jnp.asarray(p) if isinstance(p, list) else p
+    want = p + jnp.zeros((), bool) if isinstance(p, (bool, list)) else jnp.asarray(p)
+    with_constant = p + jnp.asarray(2.5)
+    for out, like in ((jnp.polyder(p, m), want), (jnp.polyint(p, m, 2.5), with_constant)):
+        inexact = jnp.result_type(like, 1.0)
+        assert (out.dtype, out.shape) == (inexact, np.shape(p))
+        assert out.weak_type == like.weak_type
+        np.testing.assert_array_equal(out, np.asarray(p))
+    assert jnp.polyint(p, m).dtype == jnp.polyder(p, m).dtype
+
+
+def test_no_integral_takes_constants_into_account_for_the_dtype():
+    weak = jnp.asarray(2)
+    assert jnp.polyint(weak, 0).weak_type and jnp.polyint(True, 0).weak_type
+    assert not jnp.polyint(weak, 0, jnp.array([1], jnp.int8)).weak_type
+    assert jnp.polyint(jnp.float16(1), 0, 1j).dtype == np.complex64

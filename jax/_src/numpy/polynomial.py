@@ -564,7 +564,7 @@ def polyder(p: ArrayLike, m: int = 1) -> Array:
       m: how often.
 
     Returns:
-      A vector of floating-point or complex coefficients, shorter by `m`.
+      A vector of floating-point or complex coefficients, shorter by `m`. For m = 0 `p`, of any shape.
 
     Raises:
       TypeError, ValueError: if `p` is not a vector, or `m` is negative.
@@ -574,6 +574,8 @@ def polyder(p: ArrayLike, m: int = 1) -> Array:
     """
     p = operand("polyder", p)
     m = _order("polyder", "derivative", m)
+    if not m:
+        return util.promote_dtypes_inexact(p)[0]
     return _polyder(_coefficients("polyder", p), m=m)
 
 
@@ -581,7 +583,7 @@ def _polyder(p, *, m):
     (p,) = util.promote_dtypes_inexact(p)
     p = _strong(p)
     n = core.max_dim(p.shape[0] - m, 0)
-    return lax.mul(_part(p, 0, n), _falling(n, m, p.dtype)) if m else p
+    return lax.mul(_part(p, 0, n), _falling(n, m, p.dtype))
 
 
 _polyder = nested_jit(_polyder, static_argnames=("m",))
@@ -598,7 +600,7 @@ def polyint(p: ArrayLike, m: int = 1, k: int | ArrayLike | None = None) -> Array
         integration, or one for all; None for zeros.
 
     Returns:
-      A vector of floating-point or complex coefficients, longer by `m`.
+      A vector of floating-point or complex coefficients, longer by `m`. For m = 0 `p`, of any shape.
 
     Raises:
       TypeError, ValueError: if `p` is not a vector, `m` is negative, or `k` has another size.
@@ -613,13 +615,13 @@ def polyint(p: ArrayLike, m: int = 1, k: int | ArrayLike | None = None) -> Array
         raise ValueError(
             f"polyint: k must be a scalar or a rank-1 array of length 1 or m, got shape {k.shape} and {m=}"
         )
+    if not m:
+        return util.promote_dtypes_inexact(p, k)[0]
     return _polyint(_coefficients("polyint", p), k, m=m)
 
 
 def _polyint(p, k, *, m):
     p, k = map(_strong, util.promote_dtypes_inexact(p, k))
-    if not m:
-        return p
     n = p.shape[0]
     k = lax.reshape(k, (k.size,))
     k = util.broadcast_to(k, (m,))

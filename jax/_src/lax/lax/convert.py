@@ -485,6 +485,9 @@ def stop_gradient(x: Any) -> Any:
     Args:
       x: pytree of arrays.
 
+    Returns:
+      The same pytree; scalars and NumPy arrays are of a type that carries their dtype in computations.
+
     Raises:
       TypeError: if a leaf is not an array or scalar.
 
@@ -496,9 +499,11 @@ def stop_gradient(x: Any) -> Any:
 
 def _stop_gradient(x):
     aval = core.typeof(x)
-    if isinstance(aval, core.ShapedArray) and dtypes.issubdtype(aval.dtype, np.inexact):
-        return stop_gradient_p.bind(x)
-    return x
+    if not isinstance(aval, core.ShapedArray) or dtypes.issubdtype(aval.dtype, dtypes.extended):
+        return x
+    return (
+        x if aval.dtype == dtypes.float0 and isinstance(x, core.Tracer) else stop_gradient_p.bind(x)
+    )
 
 
 def _stop_gradient_jvp(primals, tangents):
@@ -517,4 +522,5 @@ stop_gradient_p = unary_primitive(
     unreduced=linear_unreduced("stop_gradient"),
     extended=True,
 )
+stop_gradient_p.def_impl(dtypes.canonicalize_value)
 ad_util.stop_gradient_p = stop_gradient_p  # libraries look it up here

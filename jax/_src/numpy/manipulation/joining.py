@@ -535,6 +535,7 @@ def tile(A: ArrayLike, reps: Any) -> Array:
       An array of rank `max(A.ndim, len(reps))`.
 
     Raises:
+      TypeError: if a number of copies is not an integer.
       ValueError: if a number of copies is negative.
 
     >>> jnp.tile(jnp.array([1, 2]), 2).tolist()
@@ -550,7 +551,7 @@ def tile(A: ArrayLike, reps: Any) -> Array:
     context = "jnp.tile: reps must be concrete"
     reps = tuple(
         [
-            d if core.is_symbolic_dim(d) else core.concrete_or_error(_to_int, d, context)
+            d if core.is_symbolic_dim(d) else core.concrete_or_error(_copies, d, context)
             for d in reps
         ]
     )
@@ -562,6 +563,13 @@ def tile(A: ArrayLike, reps: Any) -> Array:
     if all(type(d) is int and d == 1 for d in reps):
         return A
     return lax.tile(A, reps)
+
+
+def _copies(n: Any) -> int:
+    try:
+        return operator.index(n)
+    except TypeError:
+        raise TypeError(f"jnp.tile: reps must be integers, got {n!r}") from None
 
 
 @export
