@@ -424,6 +424,18 @@ WITHOUT_ROW = {
         ),
         "work on high-level types: hijax_test.py",
     ),
+    **dict.fromkeys(
+        (
+            "pallas_call",
+            "program_id",
+            "num_programs",
+            "multiple_of",
+            "reciprocal",
+            "delay",
+            "run_scoped",
+        ),
+        "apply kernels, or are for kernels: pallas_test.py",
+    ),
     "bounds_check": "made under jax.debug.bounds(): bounds_test.py",
     **dict.fromkeys(
         ("backward_check", "backward_check_report", "checked_linear"),

@@ -296,7 +296,7 @@ def _shared_jaxprs(jaxpr: Jaxpr) -> list[tuple[Jaxpr, str]]:
             for sub in jaxprs_in_params(eqn.params):
                 counts[sub] += 1
                 if counts[sub] == 1:
-                    names[sub] = str(eqn.params.get("name", "jaxpr"))
+                    names[sub] = str(eqn.params.get("name") or "jaxpr")
                     visit(sub)
                     order.append(sub)
 

@@ -1,0 +1,280 @@
+"""Blocks: the parts of arrays that one run of a kernel sees, and where they are."""
+
+from __future__ import annotations
+
+import dataclasses
+import enum
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from jax._src import api_util, core, dtypes
+from jax._src.core import AbstractRef, ClosedJaxpr, ShapedArray, typeof
+from jax._src.interpreters import partial_eval as pe
+from jax._src.pallas.memory import MemorySpace
+from jax._src.tree_util import PyTreeDef, tree_flatten
+
+
+@dataclasses.dataclass(frozen=True)
+class Blocked:
+    """A dimension in blocks of equal size: the index map gives the number of the block.
+
+    Args:
+      block_size: the number of elements in a block; the last block may reach beyond the array.
+    """
+
+    block_size: int
+
+
+@dataclasses.dataclass(frozen=True)
+class Element:
+    """A dimension of which a block is taken from any element on: the index map gives the first one.
+
+    Args:
+      block_size: the number of elements in a block.
+      padding: the numbers of elements without a value before and after the array's, which blocks may
+        have; the index map counts those before.
+    """
+
+    block_size: int
+    padding: tuple[int, int] = (0, 0)
+
+
+@dataclasses.dataclass(frozen=True)
+class Squeezed:
+    """A dimension that a kernel does not see: the index map gives the position in it."""
+
+
+@dataclasses.dataclass(frozen=True)
+class BoundedSlice:
+    """A dimension of which the index map gives a slice (`pl.ds`), of traced size.
+
+    Args:
+      block_size: the greatest size of a slice.
+    """
+
+    block_size: int
+
+
+@dataclasses.dataclass(frozen=True)
+class Indirect:
+    """A dimension of which the index map gives an array of positions.
+
+    Args:
+      block_size: the number of positions.
+    """
+
+    block_size: int
+
+
+BlockDim = Element | Squeezed | Blocked | BoundedSlice | Indirect
+squeezed = Squeezed()
+
+
+class RevisitMode(enum.Enum):
+    """When the block of a result may be visited again: in the next run only, or in any later one."""
+
+    IMMEDIATE = "immediate"
+    ANY = "any"
+
+
+@dataclasses.dataclass(frozen=True)
+class Buffered:
+    """How many buffers a pipeline has for the blocks of an array.
+
+    Args:
+      buffer_count: the number of buffers.
+      use_lookahead: whether to fetch the next block that is another one as soon as a buffer is free.
+      revisit: when the block of a result may be visited again; None for `RevisitMode.IMMEDIATE`.
+    """
+
+    buffer_count: int
+    use_lookahead: bool = False
+    revisit: RevisitMode | None = None
+
+
+class NoBlockSpec:
+    """Stands for block specs that are not given: every block is the whole array."""
+
+    def __repr__(self) -> str:
+        return "NoBlockSpec"
+
+
+no_block_spec = NoBlockSpec()
+
+
+@dataclasses.dataclass
+class BlockSpec:
+    """How an array is divided into blocks, and which block a run of the kernel sees.
+
+    Args:
+      block_shape: for each dimension the size of a block, None for a dimension that the kernel does
+        not see, or one of the classes `Blocked`, `Element`, `Squeezed`, `BoundedSlice`, `Indirect`.
+        None for the whole array.
+      index_map: function from the grid's indices to the block's index: an integer, or what the class
+        says, for each dimension. None for the first block.
+      pipeline_mode: how a pipeline buffers the blocks.
+      memory_space: where the kernel finds the block; None for where the back end puts it.
+    """
+
+    block_shape: Sequence[BlockDim | int | None] | None = None
+    index_map: Callable[..., Any] | None = None
+    pipeline_mode: Buffered | None = None
+    _: dataclasses.KW_ONLY
+    memory_space: Any | None = None
+
+    def __post_init__(self) -> None:
+        if self.index_map is not None and not callable(self.index_map):
+            raise TypeError(
+                "The index map of a BlockSpec must be a function from the grid's indices to a block's, got "
+                f"{self.index_map!r} of type {type(self.index_map)}. The shape comes first: BlockSpec(block_shape, index_map)."
+            )
+
+    def replace(self, **changes: Any) -> BlockSpec:
+        """Return a copy with some fields replaced."""
+        return dataclasses.replace(self, **changes)
+
+
+def block_dims(spec: BlockSpec, shape: Sequence[Any], origin: str) -> tuple[BlockDim, ...]:
+    """Return what a spec says of each dimension of an array of this shape."""
+    if spec.block_shape is None:
+        return tuple([Blocked(d) for d in shape])
+    dims = tuple([_block_dim(d, origin) for d in spec.block_shape])
+    if len(dims) != len(shape):
+        raise ValueError(
+            f"Block shape for {origin} (= {dims}) must have the same number of dimensions as the array "
+            f"shape {tuple(shape)}."
+        )
+    return dims
+
+
+def _block_dim(d: Any, origin: str) -> BlockDim:
+    if d is None:
+        return squeezed
+    if isinstance(d, (Blocked, Element, Squeezed, BoundedSlice, Indirect)):
+        return d
+    if isinstance(d, (int, np.integer)) and not isinstance(d, bool):
+        if d < 1:
+            raise ValueError(f"Block shape for {origin} must have positive sizes, got {d}.")
+        return Blocked(int(d))
+    raise ValueError(
+        f"Unsupported block dim type in the block shape for {origin}: {type(d)}. Give an integer, None or one of "
+        "pl.Blocked, pl.Element, pl.Squeezed."
+    )
+
+
+@dataclasses.dataclass(frozen=True)
+class BlockMapping:
+    """A `BlockSpec` of an array of known type, with its index map staged.
+
+    Attributes:
+      block_shape: what it says of each dimension.
+      transformed_block_aval: the type of the reference that the kernel gets.
+      index_map_jaxpr: takes the grid's indices and references to the operands of index maps.
+      index_map_out_tree: structure of the index map's result.
+      array_aval: type of the array.
+      origin: which argument or result of the kernel it is.
+      pipeline_mode: how a pipeline buffers the blocks.
+    """
+
+    block_shape: tuple[BlockDim, ...]
+    transformed_block_aval: AbstractRef
+    index_map_jaxpr: ClosedJaxpr
+    index_map_out_tree: PyTreeDef
+    array_aval: ShapedArray
+    origin: str
+    pipeline_mode: Buffered | None = None
+    debug: bool = False
+
+    @property
+    def block_aval(self) -> AbstractRef:
+        return self.transformed_block_aval
+
+    ref_aval = block_aval
+
+    @property
+    def sizes(self) -> tuple[int, ...]:
+        """The number of elements along each dimension of the array, including those not seen."""
+        return tuple([getattr(d, "block_size", 1) for d in self.block_shape])
+
+    def has_trivial_window(self) -> bool:
+        """Whether the block is the whole array, whatever the grid's indices."""
+        whole = self.sizes == tuple(self.array_aval.shape)
+        return whole and all(
+            [type(v) is core.Literal and v.val == 0 for v in self.index_map_jaxpr.jaxpr.outvars]
+        )
+
+    def replace(self, **changes: Any) -> BlockMapping:
+        return dataclasses.replace(self, **changes)
+
+    def __repr__(self) -> str:
+        return f"BlockMapping(block_shape={self.block_shape})"
+
+
+def block_mapping(
+    spec: BlockSpec, aval: ShapedArray, origin: str, index_avals: Sequence[Any], index_tree: PyTreeDef,
+    num_grid: int, debug: bool,
+) -> BlockMapping:  # fmt: skip
+    """Stage a spec's index map for an array of type `aval`, and check what it returns."""
+    dims = block_dims(spec, aval.shape, origin)
+    seen = [d.block_size for d in dims if type(d) is not Squeezed]  # type: ignore[union-attr]
+    space = MemorySpace.DEFAULT if spec.memory_space is None else spec.memory_space
+    block = AbstractRef(ShapedArray(tuple(seen), aval.dtype), space)
+    n = len(dims)
+    index_map = spec.index_map or (lambda *_: (0,) * n)
+    out_tree = None
+
+    def run(*flat: Any) -> Any:
+        nonlocal out_tree
+        flat_fun, tree = api_util.flatten_fun(index_map, index_tree)
+        outs = [_as_index(x) for x in flat_fun(*flat)]
+        out_tree = tree()
+        return outs
+
+    args = index_tree.unflatten(list(index_avals))[0]
+    info = api_util.debug_info("pallas_call index_map", index_map, args, {})
+    where = f"Index map function {info.func_src_info} for {origin}"
+    jaxpr, out_avals, consts = pe.trace_to_jaxpr_dynamic(run, index_avals, info)
+    _check_index(where, dims, out_avals, out_tree)
+    if consts:
+        raise ValueError(
+            f"{where} must not capture constants: {[typeof(c) for c in consts]}. Compute the index from its "
+            "arguments, or pass the array as an operand of index maps (PrefetchScalarGridSpec)."
+        )
+    if jaxpr.effects:
+        writes = [e for e in jaxpr.effects if not isinstance(e, core.ReadEffect)]
+        if writes:
+            raise ValueError(f"{where} must not have effects, it has {writes}.")
+    return BlockMapping(
+        dims, block, core.ClosedJaxpr(jaxpr), out_tree, aval, origin, spec.pipeline_mode, debug
+    )
+
+
+def _as_index(x: Any) -> Any:
+    if isinstance(x, (int, np.integer)) and not isinstance(x, bool):
+        return np.int32(x)
+    return x
+
+
+def _check_index(where: str, dims: Sequence[BlockDim], out_avals: Sequence[Any], tree: Any) -> None:
+    for i, d in enumerate(dims):
+        if isinstance(d, (BoundedSlice, Indirect)):
+            raise NotImplementedError(
+                f"{where}: dimension {i} is {d}, which is not implemented: use pl.Element or pl.Blocked."
+            )
+    if len(out_avals) != len(dims):
+        raise ValueError(
+            f"{where} must return {len(dims)} values to match block_shape={tuple(dims)}. Currently returning "
+            f"{len(out_avals)} values."
+        )
+    for i, aval in enumerate(out_avals):
+        if aval.shape or not dtypes.issubdtype(aval.dtype, np.integer):
+            raise ValueError(
+                f"{where} must return integer scalars. Output[{i}] has type {aval.str_short()}."
+            )
+
+
+def leaves_with_none(tree: Any) -> tuple[list[Any], PyTreeDef]:
+    """Flatten a tree of specs, of which None is a leaf that stands for no spec."""
+    return tree_flatten(tree, is_leaf=lambda x: x is None or isinstance(x, BlockSpec))

@@ -1,0 +1,244 @@
+"""Runs kernels as programs of XLA: a loop over the grid, in which references are arrays.
+
+The blocks of arguments are read at each point of the grid. Results, scratch arrays and arguments to
+which the kernel writes are carried, and blocks of results are written back.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from jax._src import core
+from jax._src.core import ClosedJaxpr, Jaxpr, Primitive
+from jax._src.lax import lax, slicing
+from jax._src.lax.control_flow import loops
+from jax._src.pallas.blocks import Blocked, BlockMapping, Element, Squeezed
+from jax._src.pallas.grids import GridMapping, dynamic_grid_dim
+from jax._src.pallas.primitives import num_programs_p, program_id_p
+from jax._src.pallas.values import uninitialized, uninitialized_scalar
+from jax._src.state.discharge import eval_discharged, written
+
+
+def run_over_grid(
+    jaxpr: Jaxpr, mapping: GridMapping, aliases: Sequence[tuple[int, int]], args: Sequence[Any]
+) -> list[Any]:
+    """Run a kernel for each point of its grid, in row-major order.
+
+    Args:
+      jaxpr: the kernel.
+      mapping: its grid and blocks.
+      aliases: pairs of an operand, without sizes of the grid, and a result that starts with its value.
+      args: the operands of the application.
+
+    Returns:
+      The results.
+    """
+    grid, args = _grid_sizes(mapping, args)
+    num_scalars = mapping.num_index_operands
+    scalars, inputs = args[:num_scalars], args[num_scalars:]
+    initial = dict((o, args[i]) for i, o in aliases)
+    ins, outs = mapping.in_block_mappings, mapping.block_mappings_output
+    inputs = [_padded(x, m) for x, m in zip(inputs, ins)]
+    results = [
+        _padded(initial[i] if i in initial else uninitialized(m.array_aval), m)
+        for i, m in enumerate(outs)
+    ]
+    scratch = [uninitialized(a.inner_aval) for a in mapping.scratch_avals]
+    # An operand that the kernel writes to is carried.
+    n = num_scalars + len(ins)
+    operands = [*scalars, *inputs]
+    carried = [i for i in range(n) if i in written(jaxpr)]
+    position = {i: k for k, i in enumerate(carried)}
+
+    def body(step: Any, carry: Any) -> Any:
+        changing, results, scratch = carry
+        now = [changing[position[i]] if i in position else x for i, x in enumerate(operands)]
+        index = _grid_index(step, grid)
+        starts = [_starts(m, index, now[:num_scalars]) for m in mapping.block_mappings]
+        arrays = [*now[num_scalars:], *results]
+        blocks = [_read(x, m, s) for x, m, s in zip(arrays, mapping.block_mappings, starts)]
+        finals = _run_kernel(jaxpr, mapping, grid, index, [*now[:num_scalars], *blocks, *scratch])
+        new = [
+            finals[i]
+            if i < num_scalars
+            else _write(
+                now[i], mapping.block_mappings[i - num_scalars], starts[i - num_scalars], finals[i]
+            )
+            for i in carried
+        ]
+        k = n + len(outs)
+        results = [
+            _write(x, m, s, block)
+            for x, m, s, block in zip(results, outs, starts[len(ins) :], finals[n:k])
+        ]
+        return new, results, finals[k:]
+
+    carry = [operands[i] for i in carried], results, scratch
+    if not grid:
+        carry = body(np.int32(0), carry)
+    else:
+        steps = math.prod(grid) if all([isinstance(d, int) for d in grid]) else _product(grid)
+        carry = loops.fori_loop(np.int32(0), steps, body, carry)
+    return [_without_padding(x, m) for x, m in zip(carry[1], outs)]
+
+
+def _grid_sizes(mapping: GridMapping, args: Sequence[Any]) -> tuple[list[Any], list[Any]]:
+    sizes = iter(args[: mapping.num_dynamic_grid_bounds])
+    grid = [next(sizes) if d is dynamic_grid_dim else d for d in mapping.grid]
+    return grid, list(args[mapping.num_dynamic_grid_bounds :])
+
+
+def _product(sizes: Sequence[Any]) -> Any:
+    out: Any = np.int32(1)
+    for d in sizes:
+        out = lax.mul(out, lax.max(_int32(d), np.int32(0)))
+    return out
+
+
+def _int32(x: Any) -> Any:
+    return np.int32(x) if isinstance(x, int) else x
+
+
+def _grid_index(step: Any, grid: Sequence[Any]) -> list[Any]:
+    """Return the position in the grid of a step, in row-major order."""
+    index: list[Any] = []
+    rest = step
+    for d in reversed(grid[1:]):
+        index.append(lax.rem(rest, _int32(d)))
+        rest = lax.div(rest, _int32(d))
+    return [*([rest] if grid else []), *reversed(index)]
+
+
+# Blocks of arrays
+
+
+def _padding(m: BlockMapping) -> list[tuple[int, int]]:
+    """Return how many elements without a value come before and after those of each dimension."""
+    out = []
+    for d, size in zip(m.block_shape, m.array_aval.shape):
+        if isinstance(d, Element):
+            low, high = d.padding
+            # A block can start at the last element.
+            out.append((low, high + d.block_size - 1))
+        elif isinstance(d, Blocked):
+            out.append((0, -size % d.block_size))
+        else:
+            out.append((0, 0))
+    return out
+
+
+def _padded(x: Any, m: BlockMapping) -> Any:
+    padding = _padding(m)
+    if not any([low or high for low, high in padding]):
+        return x
+    fill = uninitialized_scalar(m.array_aval.dtype)
+    return lax.pad(x, fill, [(low, high, 0) for low, high in padding])
+
+
+def _without_padding(x: Any, m: BlockMapping) -> Any:
+    padding = _padding(m)
+    if not any([low or high for low, high in padding]):
+        return x
+    starts = [low for low, _ in padding]
+    return slicing.slice(x, starts, [a + n for a, n in zip(starts, m.array_aval.shape)])
+
+
+def _starts(m: BlockMapping, index: Sequence[Any], scalars: Sequence[Any]) -> list[Any] | None:
+    """Return the first position of a block in each dimension; None if it is the whole array."""
+    if m.has_trivial_window():
+        return None
+    closed = m.index_map_jaxpr
+    which = [type(a) is core.AbstractRef for a in closed.in_avals]
+    block, _ = eval_discharged(closed.jaxpr, closed.consts, [*index, *scalars], which, True)
+    starts = []
+    for d, i in zip(m.block_shape, block):
+        i = lax.convert_element_type(i, np.int32)
+        starts.append(lax.mul(i, np.int32(d.block_size)) if isinstance(d, Blocked) else i)
+    return starts
+
+
+def _read(x: Any, m: BlockMapping, starts: Sequence[Any] | None) -> Any:
+    if starts is not None:
+        x = slicing.dynamic_slice(x, starts, m.sizes)
+    return lax.squeeze(x, _hidden(m))
+
+
+def _write(x: Any, m: BlockMapping, starts: Sequence[Any] | None, block: Any) -> Any:
+    block = lax.expand_dims(block, _hidden(m))
+    if starts is None:
+        return block
+    return slicing.dynamic_update_slice(x, block, starts)
+
+
+def _hidden(m: BlockMapping) -> tuple[int, ...]:
+    return tuple([i for i, d in enumerate(m.block_shape) if isinstance(d, Squeezed)])
+
+
+# The kernel
+
+
+def _run_kernel(
+    jaxpr: Jaxpr,
+    mapping: GridMapping,
+    grid: Sequence[Any],
+    index: Sequence[Any],
+    args: Sequence[Any],
+) -> list[Any]:
+    """Return what the references of a kernel hold after it has run at a point of the grid."""
+    axes = mapping.kernel_axes
+    known = {(program_id_p, k): index[i] for k, i in enumerate(axes)}
+    known |= {(num_programs_p, k): grid[i] for k, i in enumerate(axes)}
+    placed = _with_values(ClosedJaxpr(jaxpr), known)
+    which = [type(v.aval) is core.AbstractRef for v in jaxpr.invars]
+    _, env = eval_discharged(placed.jaxpr, placed.consts, args, which, True)
+    return [env[v] for v in placed.jaxpr.invars]
+
+
+def _with_values(closed: ClosedJaxpr, known: dict[tuple[Primitive, int], Any]) -> ClosedJaxpr:
+    """Put values in place of `program_id` and `num_programs`, also in nested jaxprs.
+
+    The values are constants of the new jaxprs. Where a primitive with a jaxpr is applied, those that
+    are tracers become its operands.
+    """
+    if not _asks_for_grid(closed.jaxpr):
+        return closed
+    constants: dict[Any, Any] = {}
+    eqns = []
+    for eqn in closed.jaxpr.eqns:
+        if eqn.primitive is program_id_p or eqn.primitive is num_programs_p:
+            value = known[eqn.primitive, eqn.params["axis"]]
+            (out,) = eqn.outvars
+            constants[out] = _int32(value)
+            continue
+        if any(map(_asks_for_grid, core.jaxprs_in_params(eqn.params))):
+            eqn = eqn.replace(params={k: _in_param(v, known) for k, v in eqn.params.items()})
+        eqns.append(eqn)
+    jaxpr = closed.jaxpr.replace(
+        constvars=[*closed.jaxpr.constvars, *constants],
+        eqns=eqns,
+        debug_info=closed.jaxpr.debug_info.with_unknown_names(),
+    )
+    return ClosedJaxpr(jaxpr, [*closed.consts, *constants.values()])
+
+
+def _in_param(value: Any, known: dict[tuple[Primitive, int], Any]) -> Any:
+    if isinstance(value, ClosedJaxpr):
+        return _with_values(value, known)
+    if isinstance(value, (tuple, list)) and any(isinstance(v, ClosedJaxpr) for v in value):
+        items = [_in_param(v, known) for v in value]
+        return type(value)(*items) if hasattr(value, "_fields") else type(value)(items)
+    return value
+
+
+@core.cached_on_jaxpr
+def _asks_for_grid(jaxpr: Jaxpr) -> bool:
+    return any(
+        eqn.primitive is program_id_p
+        or eqn.primitive is num_programs_p
+        or any(map(_asks_for_grid, core.jaxprs_in_params(eqn.params)))
+        for eqn in jaxpr.eqns
+    )

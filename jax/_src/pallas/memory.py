@@ -1,0 +1,82 @@
+"""Memory spaces, and types of the references that a kernel is given to work with."""
+
+from __future__ import annotations
+
+import dataclasses
+import enum
+from collections.abc import Sequence
+from typing import Any
+
+from jax._src import dtypes
+from jax._src.core import AbstractRef, AbstractValue, ShapedArray
+
+
+class MemorySpace(enum.Enum):
+    """Memory spaces that every back end knows. Calling one makes the type of a reference in it."""
+
+    ANY = "any"  # where the array is: the kernel copies what it needs
+    DEFAULT = "default"  # where the back end puts blocks
+    ERROR = "error"
+    INDEX = "index"  # operands of index maps
+    KEY = "key"
+    HOST = "host"
+
+    def __str__(self) -> str:
+        return str(self.value)
+
+    def __call__(self, shape: Sequence[int], dtype: Any) -> MemoryRef:
+        """Return the type of a reference to an array of this shape and dtype."""
+        return memory_ref(shape, dtype, self)
+
+
+@dataclasses.dataclass(frozen=True)
+class MemoryRef:
+    """The type of a reference to be made for a kernel: that of its array, and the memory space.
+
+    Args:
+      inner_aval: the type of the array.
+      memory_space: where it is.
+    """
+
+    inner_aval: AbstractValue
+    memory_space: Any
+
+    @property
+    def shape(self) -> tuple[Any, ...]:
+        return self.inner_aval.shape  # type: ignore[attr-defined]
+
+    @property
+    def dtype(self) -> Any:
+        return self.inner_aval.dtype  # type: ignore[attr-defined]
+
+    def get_array_aval(self) -> AbstractValue:
+        """Return the type of the array."""
+        return self.inner_aval
+
+    def get_ref_aval(self) -> AbstractRef:
+        """Return the type of the reference."""
+        return AbstractRef(self.inner_aval, self.memory_space)
+
+
+def memory_ref(shape: Sequence[int], dtype: Any, space: Any) -> MemoryRef:
+    if isinstance(shape, int):
+        shape = (shape,)
+    dtype = dtypes.check_and_canonicalize_user_dtype(dtype, "MemoryRef")
+    return MemoryRef(ShapedArray(tuple(shape), dtype), space)
+
+
+def ref_aval_of(what: Any, where: str) -> AbstractRef:
+    """Return the type of the reference that `what` asks for.
+
+    Raises:
+      TypeError: if it is no type of a reference.
+    """
+    if isinstance(what, AbstractRef):
+        return what
+    make = getattr(what, "get_ref_aval", None)
+    if make is None:
+        raise TypeError(
+            f"{where} must be types of references, such as pltpu.VMEM((8, 128), jnp.float32), got {what!r} of "
+            f"type {type(what)}."
+        )
+    return make()

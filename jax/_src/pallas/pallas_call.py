@@ -1,0 +1,277 @@
+"""`pallas_call`: applies a kernel to the blocks of arrays."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from jax._src import api_util, core, dtypes, traceback_util
+from jax._src.core import Jaxpr, Primitive, ShapedArray, typeof
+from jax._src.interpreters import mlir, partial_eval as pe
+from jax._src.lax import lax
+from jax._src.pallas.blocks import no_block_spec
+from jax._src.pallas.cost_estimate import CostEstimate
+from jax._src.pallas.grids import (
+    GridMapping,
+    GridSpec,
+    grid_in_scope,
+    grid_mapping,
+    names_of_leaves,
+)
+from jax._src.pallas.interpret import run_over_grid
+from jax._src.pallas.values import as_array
+from jax._src.tree_util import (
+    PyTreeDef,
+    tree_flatten,
+    tree_structure,
+    tree_unflatten,
+)
+
+traceback_util.register_exclusion(__file__)
+
+# The operands are those that `GridMapping` lists. The jaxpr is the kernel's.
+pallas_call_p = Primitive("pallas_call", multiple_results=True)
+
+
+@traceback_util.api_boundary
+def pallas_call(
+    kernel: Callable[..., None], out_shape: Any, *, grid_spec: GridSpec | None = None, grid: Any = (),
+    in_specs: Any = no_block_spec, out_specs: Any = no_block_spec, scratch_shapes: Any = (),
+    input_output_aliases: Mapping[int, int] = {}, debug: bool = False, interpret: Any = False,
+    name: str | None = None, compiler_params: Any = None, cost_estimate: CostEstimate | None = None,
+    metadata: dict[str, str] | None = None,
+) -> Callable[..., Any]:  # fmt: skip
+    """Return a function that runs a kernel for every point of a grid.
+
+    Args:
+      kernel: function of references to blocks of the arguments, of the results, and to scratch arrays.
+        It writes to those of the results, and returns None.
+      out_shape: the results: a tree of `jax.ShapeDtypeStruct`, or of arrays like them.
+      grid_spec: grid, in_specs, out_specs and scratch_shapes in one, in place of these.
+      grid: the sizes of the grid: an integer, or a tuple of integers or of pairs of name and size. They
+        can be traced.
+      in_specs: a tree of `pl.BlockSpec` of the structure of the arguments. By default, and where it is
+        None, a block is the whole argument.
+      out_specs: the same of the results.
+      scratch_shapes: a tree of types of references, such as `pltpu.VMEM((8, 128), jnp.float32)`. They
+        keep what is written to them from one point of the grid to the next.
+      input_output_aliases: numbers of arguments, and of the results that start with their values;
+        leaves are counted.
+      debug: whether to print the kernel's jaxpr.
+      interpret: whether to run the kernel as a program of XLA, which any device can.
+      name: the kernel's name in place of the function's.
+      compiler_params: options of the back end.
+      cost_estimate: what the kernel costs, for XLA's scheduler.
+      metadata: strings that are written to the program.
+
+    Returns:
+      A function of positional arguments. Elements of a block beyond the array, and those of results
+      that no block covers or no run writes, have no meaningful value; interpreted kernels see NaN, or the
+      least integer.
+
+    Raises:
+      ValueError, TypeError: if specs do not match the arrays, or the kernel returns a value or closes
+        over an array.
+
+    >>> def add(x_ref, y_ref, o_ref):
+    ...   o_ref[...] = x_ref[...] + y_ref[...]
+    >>> block = pl.BlockSpec((4,), lambda i: (i,))
+    >>> x = jnp.arange(8.)
+    >>> pl.pallas_call(add, x, grid=2, in_specs=[block, block], out_specs=block, interpret=True)(x, x)
+    Array([ 0.,  2.,  4.,  6.,  8., 10., 12., 14.], dtype=float32)
+    """
+    if grid_spec is None:
+        grid_spec = GridSpec(grid, in_specs, out_specs, scratch_shapes)
+    else:
+        _check_not_given(grid, in_specs, out_specs, scratch_shapes)
+    if not callable(kernel):
+        raise TypeError(f"pallas_call takes a function, got {kernel!r} of type {type(kernel)}.")
+    flat_out, out_tree = tree_flatten(out_shape)
+    out_avals = tuple([_out_aval(x) for x in flat_out])
+    fixed = dict(
+        out_avals=out_avals,
+        debug=debug,
+        interpret=interpret,
+        mesh=None,
+        compiler_params=compiler_params,
+        cost_estimate=cost_estimate,
+        metadata=None if metadata is None else tuple(sorted(metadata.items())),
+        name=name,
+    )
+
+    @traceback_util.api_boundary
+    def apply(*args: Any) -> Any:
+        flat, in_tree = tree_flatten(args)
+        flat = [as_array(x) for x in flat]
+        in_avals = [typeof(x).strip_weak_type() for x in flat]
+        aliases = _checked_aliases(input_output_aliases, in_avals, out_avals)
+        k = grid_spec.num_scalar_prefetch
+        block_tree = tree_structure(args[k:])
+        mapping = grid_mapping(
+            grid_spec, in_avals, block_tree, names_of_leaves("args", args),
+            out_avals, out_tree, names_of_leaves("outputs", out_shape), debug,
+        )  # fmt: skip
+        jaxpr = _stage_kernel(kernel, name, grid_spec, mapping, in_tree, out_tree)
+        if debug:
+            print(f"The kernel jaxpr for pallas_call {jaxpr.debug_info.func_src_info}:\n{jaxpr}")
+        sizes = [
+            lax.convert_element_type(d, np.int32) for d in grid_spec.grid if not isinstance(d, int)
+        ]
+        outs = pallas_call_p.bind(
+            *sizes, *flat, jaxpr=jaxpr, grid_mapping=mapping, input_output_aliases=aliases, **fixed
+        )
+        return tree_unflatten(out_tree, outs)
+
+    return apply
+
+
+def _check_not_given(grid: Any, in_specs: Any, out_specs: Any, scratch_shapes: Any) -> None:
+    given = {"grid": (grid, ()), "scratch_shapes": (scratch_shapes, ())}
+    given |= {"in_specs": (in_specs, no_block_spec), "out_specs": (out_specs, no_block_spec)}
+    for name, (value, default) in given.items():
+        if value is not default and value != default:
+            shown = "()" if default == () else "not specified"
+            raise ValueError(
+                f"If `grid_spec` is specified, then `{name}` must be `{shown}`. It is {value}"
+            )
+
+
+def _out_aval(x: Any) -> ShapedArray:
+    if not (hasattr(x, "shape") and hasattr(x, "dtype")):
+        raise ValueError(
+            f"Invalid out_shape type: {type(x)}. Give a tree of jax.ShapeDtypeStruct(shape, dtype)."
+        )
+    dtype = x.dtype
+    if not isinstance(dtype, dtypes.ExtendedDType):
+        dtype = dtypes.canonicalize_dtype(dtype)
+    mat = getattr(x, "manual_axis_type", None)
+    shape = tuple(map(core.canonicalize_dim, x.shape))
+    return (
+        ShapedArray(shape, dtype)
+        if mat is None
+        else ShapedArray(shape, dtype, manual_axis_type=mat)
+    )
+
+
+def _checked_aliases(
+    aliases: Mapping[int, int], in_avals: Sequence[Any], out_avals: Sequence[Any]
+) -> tuple[tuple[int, int], ...]:
+    pairs = tuple(sorted(dict(aliases).items()))
+    for i, o in pairs:
+        what = f"input_output_aliases contains the mapping '{i}:{o}' with"
+        if not 0 <= i < len(in_avals):
+            raise ValueError(f"{what} input index {i} outside the range [0, {len(in_avals)})")
+        if not 0 <= o < len(out_avals):
+            raise ValueError(f"{what} output index {o} outside the range [0, {len(out_avals)})")
+        x, y = in_avals[i], out_avals[o]
+        if (x.shape, x.dtype) != (y.shape, y.dtype):
+            raise ValueError(
+                f"{what} an input of type {x.str_short()} and an output of type {y.str_short()}: they must have "
+                "the same shape and dtype."
+            )
+    if len({o for _, o in pairs}) != len(pairs):
+        raise ValueError(f"input_output_aliases has several inputs for one output: {dict(pairs)}")
+    return pairs
+
+
+def _stage_kernel(
+    kernel: Callable[..., None], name: str | None, spec: GridSpec, mapping: GridMapping,
+    in_tree: PyTreeDef, out_tree: PyTreeDef,
+) -> Jaxpr:  # fmt: skip
+    """Stage the kernel as a function of references."""
+    scalars = mapping.index_map_avals[len(mapping.grid) :]
+    ins = [*scalars, *[m.block_aval for m in mapping.in_block_mappings]]
+    outs = [m.block_aval for m in mapping.block_mappings_output]
+    _, scratch_tree = tree_flatten(
+        spec.scratch_shapes, is_leaf=lambda x: hasattr(x, "get_ref_aval") or x is None
+    )
+
+    def run(*refs: Any) -> Any:
+        n, m = len(ins), len(outs)
+        args = tree_unflatten(in_tree, refs[:n])
+        results = tree_unflatten(out_tree, refs[n : n + m])
+        results = tuple(results) if isinstance(results, (tuple, list)) else (results,)
+        scratch = tree_unflatten(scratch_tree, refs[n + m :])
+        if isinstance(scratch, dict):
+            out = kernel(*args, *results, **scratch)
+        else:
+            scratch = tuple(scratch) if isinstance(scratch, (tuple, list)) else (scratch,)
+            out = kernel(*args, *results, *scratch)
+        if out is not None:
+            raise ValueError(
+                f"The kernel function in the pallas_call {where} should return None. It returns a PyTree: "
+                f"{tree_structure(out)}. Write results to the references of the outputs."
+            )
+        return []
+
+    info = _kernel_info(kernel, name)
+    where = info.func_src_info
+    avals = [*ins, *outs, *mapping.scratch_avals]
+    with grid_in_scope(spec.grid, spec.grid_names, ()):
+        jaxpr, _, consts = pe.trace_to_jaxpr_dynamic(run, avals, info)
+    if consts:
+        types = [typeof(c) for c in consts]
+        shown = ", ".join(
+            a.str_short(short_dtypes=True) if hasattr(a, "str_short") else str(a) for a in types
+        )
+        raise ValueError(
+            f"The kernel function in the pallas_call {where} captures constants [{shown}]. You should pass them "
+            "as inputs."
+        )
+    return jaxpr
+
+
+def _kernel_info(kernel: Callable[..., None], name: str | None) -> core.DebugInfo:
+    info = api_util.debug_info("pallas_call", kernel, (), {})
+    if name is None:
+        return core.DebugInfo("pallas_call", info.func_src_info)
+    return core.DebugInfo("pallas_call", f"{name} for kernel function {info.func_src_info}")
+
+
+# The primitive
+
+
+@pallas_call_p.def_effectful_abstract_eval
+def _types(*avals: Any, jaxpr: Jaxpr, out_avals: Any, **_: Any) -> Any:
+    effects = frozenset([e for e in jaxpr.effects if not isinstance(e, core.JaxprInputEffect)])
+    return _varying_like(avals, out_avals), effects - {core.internal_mutable_array_effect}
+
+
+def _varying_like(avals: Sequence[Any], out_avals: Sequence[Any]) -> list[Any]:
+    """Make results vary over the manual mesh axes that any of the operands varies over."""
+    axes = frozenset().union(*[getattr(a, "vma", ()) for a in avals])
+    return [
+        a.update_manual_axis_type(core.ManualAxisType(varying=a.vma | axes)) if axes - a.vma else a
+        for a in out_avals
+    ]
+
+
+def _interpreted(
+    *args: Any, jaxpr: Jaxpr, grid_mapping: GridMapping, input_output_aliases: Any, **_: Any
+) -> list[Any]:
+    return run_over_grid(jaxpr, grid_mapping, input_output_aliases, args)
+
+
+def _lower(ctx: Any, *args: Any, interpret: Any, jaxpr: Jaxpr, **params: Any) -> Any:
+    if interpret:
+        run = mlir.lower_fun(_interpreted, multiple_results=True)
+        # Types in kernels do not say over which mesh axes values vary.
+        plain = lambda avals: [a.update_manual_axis_type(core.empty_mat) for a in avals]
+        ctx = ctx.replace(avals_in=plain(ctx.avals_in), avals_out=plain(ctx.avals_out))
+        return run(ctx, *args, jaxpr=jaxpr, **params)
+    platforms = ctx.module_context.platforms
+    where = jaxpr.debug_info.func_src_info
+    if "cpu" in platforms:
+        raise ValueError(
+            "Only interpret mode is supported on CPU backend. Give pallas_call interpret=True, in the call of "
+            f"{where}."
+        )
+    raise NotImplementedError(
+        f"Kernels are not compiled for {', '.join(platforms)} yet, only interpreted: give pallas_call "
+        f"interpret=True, in the call of {where}."
+    )
+
+
+mlir.register_lowering(pallas_call_p, _lower)

@@ -1,0 +1,39 @@
+"""What arrays hold that nothing was written to, and elements beyond the end of arrays."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from jax._src import dtypes
+from jax._src.core import typeof
+from jax._src.lax import lax
+
+
+def uninitialized_scalar(dtype: Any) -> Any:
+    """Return the value of elements without one: NaN, the least integer, or False.
+
+    Args:
+      dtype: the type of the elements.
+    """
+    if isinstance(dtype, dtypes.ExtendedDType):
+        raise NotImplementedError(f"arrays of type {dtype} in kernels that are interpreted")
+    if dtype == np.bool_:
+        return np.zeros((), np.bool_)
+    if dtypes.issubdtype(dtype, np.integer):
+        return np.asarray(dtypes.iinfo(dtype).min, dtype)
+    if dtypes.issubdtype(dtype, np.complexfloating):
+        return np.asarray(complex(np.nan, np.nan), dtype)
+    return np.asarray(np.nan).astype(dtype)
+
+
+def uninitialized(aval: Any) -> Any:
+    """Return an array of elements without a value."""
+    return lax.full(aval.shape, uninitialized_scalar(aval.dtype), aval.dtype)
+
+
+def as_array(x: Any) -> Any:
+    """Return an array, NumPy array or number as an array that is not weakly typed."""
+    dtype = typeof(x).dtype  # type: ignore[attr-defined]
+    return x if isinstance(dtype, dtypes.ExtendedDType) else lax.convert_element_type(x, dtype)

@@ -1,0 +1,192 @@
+"""`jax.experimental.pallas`: beside the reference, and what we do besides."""
+
+import functools
+
+import numpy as np
+import pallas_scenarios as s
+import pytest
+from op_testing import case_tests
+
+import jax
+import jax.numpy as jnp
+from jax.experimental import pallas as pl
+from jax.experimental.pallas import tpu as pltpu
+from jax.sharding import PartitionSpec as P
+
+reference, test_reference, _ = case_tests(__file__)
+x8 = s.x8
+
+
+def product(x_ref, y_ref, o_ref):
+    @pl.when(pl.program_id(2) == 0)
+    def _():
+        o_ref[...] = jnp.zeros_like(o_ref)
+
+    o_ref[...] += x_ref[...] @ y_ref[...]
+
+
+def blocked_product(x, y, block=4):
+    (m, k), n = x.shape, y.shape[1]
+    return s.call(
+        product,
+        s.like((m, n), x.dtype),
+        grid=(m // block, n // block, k // block),
+        in_specs=[
+            s.spec(block, block, at=lambda i, j, k: (i, k)),
+            s.spec(block, block, at=lambda i, j, k: (k, j)),
+        ],
+        out_specs=s.spec(block, block, at=lambda i, j, k: (i, j)),
+    )(x, y)
+
+
+def test_derivatives_of_kernels_on_grids():
+    r = np.random.RandomState(0)
+    x, y, tx, ty = (jnp.asarray(r.randn(8, 8), jnp.float32) for _ in range(4))
+    found = jax.jvp(blocked_product, (x, y), (tx, ty))
+    np.testing.assert_allclose(found[0], x @ y, rtol=1e-5, atol=1e-5)
+    np.testing.assert_allclose(found[1], tx @ y + x @ ty, rtol=1e-5, atol=1e-5)
+    second = jax.jvp(
+        lambda x: jax.jvp(lambda x: blocked_product(x, x), (x,), (tx,))[1], (x,), (ty,)
+    )
+    np.testing.assert_allclose(second[1], tx @ ty + ty @ tx, rtol=1e-5, atol=1e-5)
+    batched = jax.vmap(lambda t: jax.jvp(blocked_product, (x, y), (t, ty))[1])(jnp.stack([tx, ty]))
+    np.testing.assert_allclose(batched[1], ty @ y + x @ ty, rtol=1e-5, atol=1e-5)
+
+
+def test_derivatives_of_scratch_aliases_and_integers():
+    def square(x_ref, o_ref, kept_ref):
+        kept_ref[...] = x_ref[...] * x_ref[...]
+        o_ref[...] = kept_ref[...]
+
+    f = s.call(square, x8, scratch_shapes=[pltpu.VMEM((8,), jnp.float32)])
+    np.testing.assert_array_equal(jax.jvp(f, (x8,), (x8,))[1], 2 * x8 * x8)
+
+    def scoped(x_ref, o_ref):
+        def run(kept_ref):
+            kept_ref[...] = x_ref[...] * x_ref[...]
+            o_ref[...] = kept_ref[...]
+
+        pl.run_scoped(run, pltpu.VMEM((8,), jnp.float32))
+
+    np.testing.assert_array_equal(jax.jvp(s.call(scoped, x8), (x8,), (x8,))[1], 2 * x8 * x8)
+
+    aliased = s.call(lambda x, y, o: o.__setitem__(0, y[0]), x8, input_output_aliases={0: 0})
+    tangent = jax.jvp(lambda y: aliased(x8, y), (x8,), (x8 + 1,))[1]
+    np.testing.assert_array_equal(tangent, np.eye(8, dtype=np.float32)[0])
+    ints = s.call(
+        lambda x, o: o.__setitem__(..., x[...].astype(jnp.int32)), s.like((8,), jnp.int32)
+    )
+    assert jax.jvp(ints, (x8,), (x8,))[1].dtype == jax.dtypes.float0
+    with pytest.raises(ValueError, match="no reverse-mode derivative.*jax.custom_vjp"):
+        jax.grad(lambda x: s.add_blocks(x, x).sum())(x8)
+
+
+def test_grid_in_nested_functions():
+    x, of_rows = s.x48, s.of_rows
+    found = of_rows(kernel=s.with_grid_in_branches)
+    np.testing.assert_array_equal(found, x[jnp.array([0, 0, 2, 2])])
+    np.testing.assert_array_equal(of_rows(kernel=s.with_jitted_function)[2:], x[2:])
+    found = of_rows(kernel=s.with_while)
+    np.testing.assert_array_equal(found[::2], x[::2] * np.array([[2], [3]]))
+    np.testing.assert_array_equal(found[1::2], 0)
+
+
+def test_aliases_in_vmap():
+    aliased = s.call(lambda x, y, o: o.__setitem__(0, y[0]), x8, input_output_aliases={0: 0})
+    out = jax.vmap(aliased, (None, 0))(x8, jnp.stack([x8 + 5, x8 + 6]))
+    np.testing.assert_array_equal(out, np.stack([x8, x8]) + np.eye(8)[0] * np.array([[5], [6]]))
+
+
+def test_vmap_of_traced_grid():
+    def count(n):
+        write = lambda o: o.__setitem__(pl.program_id(0), pl.num_programs(0))
+        return s.call(write, s.like((4,), jnp.int32), grid=(n,))()
+
+    out = np.asarray(jax.jit(jax.vmap(count))(jnp.array([1, 3])))
+    least = np.iinfo(np.int32).min
+    np.testing.assert_array_equal(out, [[1, least, least, least], [3, 3, 3, least]])
+
+
+def test_starts_of_elements_up_to_the_last():
+    out = s.copied(s.spec(pl.Element(3), at=lambda i: (7,)), (3,), (1,), s.spec(3), x=x8)
+    np.testing.assert_array_equal(out, [7, np.nan, np.nan])
+
+
+def test_shard_map():
+    mesh = jax.make_mesh((4,), ("d",), axis_types=(jax.sharding.AxisType.Auto,))
+    f = jax.shard_map(
+        lambda x: s.call(lambda x, o: o.__setitem__(..., x[...] * 2), jax.typeof(x))(x),
+        mesh=mesh, in_specs=P("d"), out_specs=P("d"),
+    )  # fmt: skip
+    np.testing.assert_array_equal(jax.jit(f)(x8), x8 * 2)
+
+
+def test_export_and_printing(capfd):
+    exported = jax.export.export(jax.jit(s.add_blocks))(x8, x8)
+    np.testing.assert_array_equal(jax.export.deserialize(exported.serialize()).call(x8, x8), 2 * x8)
+
+    def printing(x_ref, o_ref):
+        pl.debug_print("block {} has {}", pl.program_id(0), x_ref[0])
+        o_ref[...] = x_ref[...]
+
+    s.copied(s.spec(4), (8,), (2,), s.spec(4), kernel=printing, x=x8)
+    jax.effects_barrier()
+    assert capfd.readouterr().out == "block 0 has 0.0\nblock 1 has 4.0\n"
+
+
+def test_debug_prints_the_kernel(capsys):
+    s.call(s.copy, x8, debug=True, name="copying")(x8)
+    text = capsys.readouterr().out
+    assert text.startswith("The kernel jaxpr for pallas_call copying for kernel function copy at ")
+    assert "<- a[...]" in text
+
+
+@pytest.mark.parametrize(
+    "make, error, text",
+    [
+        (lambda: pl.pallas_call(s.copy, x8)(x8), ValueError, "Only interpret mode.*copy at .*pallas_scenarios"),
+        (lambda: s.copied(s.spec(2)), ValueError, r"Block shape for args\[0\] .* the same number of dimensions .*\(4, 8\)"),
+        (lambda: s.copied(s.spec(2, 8)), ValueError, r"for args\[0\] must return 2 values.* returning 1 values"),
+        (lambda: s.copied(s.spec(2, 8, at=lambda i: (i * 1.5, 0))), ValueError, r"integer scalars. Output\[0\] has type float32"),
+        (lambda: s.copied(s.spec(2, 8, at=lambda i: (order[i], 0))), ValueError, "must not capture constants.*PrefetchScalarGridSpec"),
+        (lambda: s.copied(s.spec(0, 8)), ValueError, "positive sizes, got 0"),
+        (lambda: s.copied(s.spec("a", 8)), ValueError, "Unsupported block dim type.*str"),
+        (lambda: pl.BlockSpec(lambda i: i, (2, 8)), TypeError, "must be a function.*The shape comes first"),
+        (lambda: s.add_blocks(x8), ValueError, "`in_specs` and `inputs` do not match"),
+        (lambda: s.call(s.copy, x8, grid=(2,), grid_spec=pl.GridSpec(grid=(2,)))(x8), ValueError, "`grid` must be `\\(\\)`"),
+        (lambda: s.call(s.copy, x8, grid=(1.5,))(x8), ValueError, "Grid must be a tuple of integers"),
+        (lambda: s.call(s.copy, x8, input_output_aliases={3: 0})(x8), ValueError, "'3:0' with input index 3 outside"),
+        (lambda: s.call(s.copy, s.like((8,), jnp.int32), input_output_aliases={0: 0})(x8), ValueError, "same shape and dtype"),
+        (lambda: s.call(lambda o: 1, x8)(), ValueError, "should return None.*Write results"),
+        (lambda: s.call(lambda o: o.__setitem__(..., x8 + 0), x8)(), ValueError, r"captures constants \[f32\[8\]\]"),
+        (lambda: s.call(s.copy, (3,))(x8), ValueError, "Invalid out_shape type.*int"),
+        (lambda: s.call(s.copy, x8, scratch_shapes=[3])(x8), TypeError, "scratch_shapes must be types of references"),
+        (lambda: s.call(s.copy, s.like((8,), jnp.int32))(x8), ValueError, "Invalid dtype for `swap`"),
+        (lambda: pl.program_id(0), ValueError, "only known in a kernel"),
+        (lambda: s.call(lambda o: pl.program_id(1), x8, grid=5)(), ValueError, r"Axis 1 is out of bounds for grid \(5,\)"),
+    ],
+)  # fmt: skip
+def test_errors(make, error, text):
+    with pytest.raises(error, match=text):
+        make()
+
+
+order = jnp.array([1, 0])
+
+
+def test_helpers_refuse():
+    with pytest.raises(ValueError, match="non-negative integer"):
+        pl.next_power_of_2(-1)
+    with pytest.raises(ValueError, match="Incompatible shapes"):
+        pl.broadcast_to(x8, (3,))
+    with pytest.raises(ValueError, match="positive step"):
+        pl.loop(0, 3, step=0)(lambda i: None)
+    with pytest.raises(TypeError, match="integers"):
+        pl.multiple_of(1.5, 2)
+    with pytest.raises(ValueError, match="must be ints"):
+        pl.CostEstimate(1.5, 0, 0)
+
+
+def test_cost_of_loops():
+    loop = functools.partial(jax.lax.fori_loop, 0, 3, lambda i, c: c * 2)
+    assert pl.estimate_cost(loop, x8).flops >= 24
