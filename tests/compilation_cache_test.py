@@ -18,7 +18,7 @@ from absl.testing import absltest, parameterized
 
 import jax
 import jax.numpy as jnp
-from jax._src import cache_key, compilation_cache, config, test_util as jtu
+from jax._src import cache_key, compilation_cache, compiler, config, test_util as jtu
 from jax._src.lru_cache import LRUCache
 from jax.experimental.compilation_cache import compilation_cache as public
 from jax.experimental.custom_partitioning import custom_partitioning
@@ -67,6 +67,52 @@ class Folder(absltest.TestCase):
         first = jax.jit(f)(*args)
         jax.clear_caches()
         return first, jax.jit(f)(*args)
+
+
+class KeysTest(Folder):
+    """Names that other libraries call. What counts, and what does not, is as in the reference."""
+
+    def key(self, *args, flags=None):
+        environment = {} if flags is None else {"XLA_FLAGS": flags}
+        with (
+            unittest.mock.patch.object(sys, "argv", ["program", *args]),
+            unittest.mock.patch.dict(os.environ, environment),
+        ):
+            device = jax.devices()[0]
+            options = compiler.get_compile_options(num_replicas=1, num_partitions=1)
+            module = jax.jit(lambda x: x + 1).lower(1.0).compiler_ir()
+            return cache_key.get(module, np.array([device]), options, device.client)
+
+    def test_flags(self):
+        self.addCleanup(cache_key.clear_flag_prefixes)
+        plain = self.key()
+        self.assertEqual(plain, self.key("--foo=1", "foo", "--xla_dump_to=x"))
+        self.assertNotEqual(plain, self.key("--xla_foo=1"))
+        cache_key.add_flag_prefixes(["--foo"])
+        cache_key.add_flag_prefixes(["--bar"])
+        self.assertEqual(cache_key.get_flag_prefixes(), ["--foo", "--bar"])
+        self.assertLen({plain, self.key("--foo=1"), self.key("--foo=2"), self.key("--bar")}, 4)
+        self.assertEqual(plain, self.key("foo", "--xla_dump_to=x"))
+        cache_key.clear_flag_prefixes()
+        self.assertEqual(cache_key.get_flag_prefixes(), [])
+        self.assertEqual(plain, self.key("--foo=1"))
+
+    def test_excluded_flags(self):
+        plain, flags = self.key(), os.environ.get("XLA_FLAGS", "")
+        self.assertEqual(plain, self.key(flags=f"{flags} --xla_dump_to=x"))
+        self.assertNotEqual(plain, self.key(flags=f"{flags} --xla_mine=x"))
+        with unittest.mock.patch.object(
+            cache_key, "xla_flags_to_exclude_from_cache_key",
+            [*cache_key.xla_flags_to_exclude_from_cache_key, "--xla_mine"],
+        ):  # fmt: skip
+            self.assertEqual(plain, self.key(flags=f"{flags} --xla_mine=x"))
+        self.assertIn("xla_dump_to", cache_key.env_override_flags_to_exclude_from_cache_key)
+
+    def test_earlier_names(self):
+        compilation_cache.initialize_cache(self.folder / "other")
+        self.assertEqual(jax.config.jax_compilation_cache_dir, str(self.folder / "other"))
+        self.assertTrue(compilation_cache.is_initialized())
+        self.assertEqual(compilation_cache.default_min_cache_entry_size(), 0)
 
 
 class CompilationCacheTest(Folder):

@@ -11,6 +11,7 @@ import hashlib
 import io
 import logging
 import os
+import sys
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -37,6 +38,9 @@ _FLAGS_WITHOUT_EFFECT = frozenset({
     "xla_tpu_sdc_checker_enable_sdc_event_callbacks",
     "xla_tpu_sdc_checker_no_logging_if_callbacks_are_present", "xla_tpu_sdc_checker_streamz_metric",
 })  # fmt: skip
+# The same as lists that programs can extend: as flags, and as `compiler_options` of `jax.jit`.
+xla_flags_to_exclude_from_cache_key = [f"--{name}" for name in sorted(_FLAGS_WITHOUT_EFFECT)]
+env_override_flags_to_exclude_from_cache_key = set(_FLAGS_WITHOUT_EFFECT)
 _CACHE_FOLDERS = ("xla_gpu_kernel_cache_file", "xla_gpu_per_fusion_autotune_cache_dir")
 
 # A custom call whose function in this process says how to partition it.
@@ -54,6 +58,24 @@ class IgnoreCallbacks(enum.IntEnum):
     NO = 1
     ALL = 2
     CUSTOM_PARTITIONING = 3
+
+
+_flag_prefixes: list[str] = []
+
+
+def add_flag_prefixes(flag_prefixes: list[str]) -> None:
+    """Lets the program's own arguments that start with one of these be part of all keys."""
+    _flag_prefixes.extend(flag_prefixes)
+
+
+def get_flag_prefixes() -> list[str]:
+    """Returns what `add_flag_prefixes` has been given."""
+    return _flag_prefixes
+
+
+def clear_flag_prefixes() -> None:
+    """Undoes `add_flag_prefixes`."""
+    _flag_prefixes.clear()
 
 
 def custom_hook() -> str:
@@ -166,7 +188,7 @@ def _canonical_options(options: CompileOptions) -> bytes:
     copy.env_option_overrides = [
         (name, value)
         for name, value in options.env_option_overrides
-        if name not in _FLAGS_WITHOUT_EFFECT
+        if name not in env_override_flags_to_exclude_from_cache_key
     ]
     data: bytes = copy.SerializeAsString()
     return data
@@ -180,13 +202,13 @@ def _neutral(value: Any) -> Any:
 
 
 def _flags() -> list[str]:
-    """The flags that the compilers of this process read from the environment."""
+    """The compilers' flags in the environment, and those among the arguments of the program."""
     variables = ("XLA_FLAGS", "LIBTPU_INIT_ARGS")
     flags = " ".join(os.environ.get(name, "") for name in variables).split()
+    flags += [arg for arg in sys.argv[1:] if arg.startswith(("--xla", *_flag_prefixes))]
+    excluded = {name.removeprefix("--") for name in xla_flags_to_exclude_from_cache_key}
     return sorted(
-        flag
-        for flag in flags
-        if flag.removeprefix("--").partition("=")[0] not in _FLAGS_WITHOUT_EFFECT
+        flag for flag in flags if flag.removeprefix("--").partition("=")[0] not in excluded
     )
 
 

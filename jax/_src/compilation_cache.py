@@ -86,6 +86,15 @@ def set_cache_dir(path: str | None) -> None:
     config.config.update("jax_compilation_cache_dir", None if path is None else str(path))
 
 
+# For programs that were written for earlier releases.
+initialize_cache = set_cache_dir
+
+
+def default_min_cache_entry_size() -> int:
+    """The size in bytes below which entries are not kept, where no option says so: any size is kept."""
+    return 0
+
+
 def reset_cache() -> None:
     """Closes the cache and sets its counts to zero. The next compilation opens it anew; entries stay."""
     global _settings, _cache
