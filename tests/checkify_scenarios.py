@@ -615,3 +615,46 @@ group(
     loop=(ref_in_loop, F(1)),
     ok=(with_ref, X + 3),
 )
+
+
+# Formatting arguments
+
+
+def formatted(text, *args, **kwargs):
+    def f(x):
+        pick = lambda values: jax.tree.map(lambda i: x * i, values)
+        check(jnp.all(x < 1), text, *pick(args), **pick(kwargs))
+        return 2 * x
+
+    return f
+
+
+FORMATS = dict(
+    positions=formatted("{} and {}", 1, 2),
+    keywords=formatted("{b} {a}", a=1, b=2),
+    both=formatted("{} {a}", 3, a=1),
+    numbers=formatted("{1} {0} {1}", 1, 2),
+    spec=formatted("{:.3f} {a:8.1e}|", 1, a=2),
+    width=formatted("{a:>12}|", a=1),
+    conversion=formatted("{!r} {a!s}", 1, a=2),
+    element=formatted("{0[a]} {b[1]}", {"a": 1}, b=[2, 3]),
+    attribute=formatted("{0.shape} {a.dtype}", 1, a=2),
+    tree=formatted("{} {a}", (1, [2]), a={"k": 3}),
+    escaped=formatted("{{}} {}", 1),
+    unused=formatted("no values", 1, a=2),
+    percent=formatted("100% {}\nline", 1),
+)
+for name, f in FORMATS.items():
+    group(
+        f"format_{name}",
+        "user",
+        scalar=(f, F(1.5)),
+        vector=(f, X),
+        vmap=(jax.vmap(f), X),
+        scan=(lambda x, f=f: lax.scan(lambda c, x: (c, f(x)), 0.0, x)[1], X),
+        while_=(lambda x, f=f: lax.while_loop(lambda x: x < 3, lambda x: f(x) + 1, x), F(0.25)),
+        cond=(lambda x, f=f: lax.cond(x > 1, f, jnp.sin, x), F(1.5)),
+        grad=(jax.grad(f), F(1.5)),
+        checkpoint=(jax.grad(jax.checkpoint(f)), F(1.5)),
+        pmap=(jax.pmap(f), X),
+    )

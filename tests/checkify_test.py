@@ -247,6 +247,25 @@ class TestErrors:
         jaxpr = jax.make_jaxpr(positive)(F(1))
         assert "check[debug=False]" in str(jaxpr)
 
+    def test_empty_batches(self):
+        """The reference cannot reduce them."""
+        empty = jnp.zeros((0, 2))
+        for f in (jax.vmap(positive), jax.vmap(jax.vmap(positive)), jax.vmap(jnp.log)):
+            assert message(f, empty, errors=checkify.all_checks) is None
+        error, _ = jax.vmap(checkify.checkify(positive))(empty)
+        assert error.get() is None
+        assert message(lambda e: checkify.check_error(e), error) is None
+        assert jax.vmap(positive)(empty).shape == (0, 2)
+
+    def test_wrong_arguments(self):
+        for f in (checkify.check, checkify.debug_check):
+            with pytest.raises(TypeError, match=f"^{f.__name__} takes a scalar pred"):
+                f(X > 0, "message")
+            with pytest.raises(TypeError, match="need to be PyTrees of arrays, but got 'a'"):
+                f(False, "{}", "a")
+        with pytest.raises(TypeError, match="debug, the keyword of checkify.check, must be a bool"):
+            jax.jit(lambda x: checkify.check(x > 0, "{debug}", debug=x))(1.0)
+
 
 class TestPrograms:
     def test_nothing_enabled_changes_nothing(self):

@@ -168,6 +168,9 @@ def last_of_batch(group: Sequence[Any]) -> list[Any]:
     """The last error of a batch, given predicate, code and payload of all of them."""
     found, code, *payload = group
     shape = np.shape(found)
+    if found.size == 0:
+        empty = lambda x: lax.full(np.shape(x)[len(shape) :], 0, x.dtype)
+        return [np.bool_(False), np.int32(0), *map(empty, payload)]
     at = _last(lax.reshape(found, (found.size,)))
 
     def pick(x: Any) -> Any:
@@ -281,8 +284,14 @@ def check(pred: Any, msg: str, *fmt_args: Any, debug: bool = False, **fmt_kwargs
     >>> print(error.get())
     -3.0 is negative (`check` failed)
     """
+    if not isinstance(debug, bool):
+        raise TypeError(f"debug, the keyword of checkify.check, must be a bool, got {debug}")
+    _check("check", pred, msg, fmt_args, fmt_kwargs, debug)
+
+
+def _check(name: str, pred: Any, msg: str, fmt_args: Any, fmt_kwargs: Any, debug: bool) -> None:
     if not is_scalar_pred(pred):
-        raise TypeError(f"check takes a scalar pred as argument, got {pred}")
+        raise TypeError(f"{name} takes a scalar pred as argument, got {pred}")
     for x in tree_leaves((fmt_args, fmt_kwargs)):
         if not isinstance(x, (Array, np.ndarray)):
             raise TypeError(
@@ -301,6 +310,7 @@ def _strongly_typed(x: Any) -> Any:
     return lax.convert_element_type(x, x.dtype) if getattr(x, "weak_type", False) else x
 
 
+@traceback_util.api_boundary
 def debug_check(pred: Any, msg: str, *fmt_args: Any, **fmt_kwargs: Any) -> None:
     """Records an error if a predicate is false in functions that `checkify` transforms.
 
@@ -323,7 +333,7 @@ def debug_check(pred: Any, msg: str, *fmt_args: Any, **fmt_kwargs: Any) -> None:
     >>> print(error.get())
     cannot be zero (`check` failed)
     """
-    check(pred, msg, *fmt_args, debug=True, **fmt_kwargs)
+    _check("debug_check", pred, msg, fmt_args, fmt_kwargs, True)
 
 
 def check_error(error: Error) -> None:
