@@ -9,6 +9,7 @@ import sys
 import tempfile
 from pathlib import Path
 
+import interpreters
 from environment import LOCKS, SetupError, UsageError, python_version, say
 from processes import call
 
@@ -16,6 +17,8 @@ ROOT = Path(__file__).absolute().parent.parent
 OFFLINE = ROOT / "ci" / "offline_bazel.sh"
 # The version for which rules_python downloads an interpreter, given ordinary internet access.
 HERMETIC_PYTHON = "3.11"
+# Pythons that jaxlib and the tests' packages have wheels for, beside those that the project is developed with.
+ONLY_IN_THE_MATRIX = ("3.14",)
 WHEELS = {
     "jax": "//build/wheels:jax",
     "jaxlib-ext": "//build/wheels:jaxlib_ext",
@@ -129,9 +132,15 @@ def requirements_update(arguments: list[str]) -> int:
     files = [
         (f"{name}.in", f"{name}-{version}.txt", ["--python-version", version])
         for version in versions
-        for name in ("lock", "oracle", "bazel", "plugins", "aot", "libraries", "remote")
+        for name in ("lock", "oracle", "bazel", "plugins", "aot", "libraries", "remote", "release")
+    ]
+    files += [  # of build.py matrix: what differs from the project's own
+        ("lock.in", f"matrix-oldest-{version}.txt", [*_of(version), "--override=matrix-oldest.in"])
+        for version in [*versions, *ONLY_IN_THE_MATRIX]
+        if version != "3.11" and version in (options.python_version or [version])
     ]
     if not options.python_version:
+        files += [("lock.in", f"matrix-newest-{v}.txt", _of(v)) for v in ONLY_IN_THE_MATRIX]
         files.append(("uv.in", "uv.txt", ["--universal", "--python-version", versions[0]]))
     with tempfile.TemporaryDirectory() as tools:
         install = ["install", "--quiet", "--require-hashes", "--requirement", "uv.txt"]
@@ -151,6 +160,10 @@ def requirements_update(arguments: list[str]) -> int:
             say(f"resolving {output}")
             _checked([*command, *settings, wanted, "--output-file", output], folder)
     return 0
+
+
+def _of(version: str) -> list[str]:
+    return ["--python-version", version, "--only-binary=:all:"]
 
 
 def find_bazel(
@@ -204,23 +217,20 @@ def _bazels_on_path() -> list[str]:
 
 
 def find_python(version: str | None) -> str:
-    """Returns the interpreter that a build is for: this one, or one of `version` on PATH."""
-    if version is None or version == python_version():
-        return os.path.realpath(sys._base_executable)
+    """Returns the interpreter that a build is for: this one, or one of `version`."""
+    if version is None:
+        version = python_version()
     if not re.fullmatch(r"3\.\d+", version):
         raise UsageError(f"--python_version is {version!r}: it should be like 3.11")
     if not (ROOT / LOCKS / f"lock-{version}.txt").exists():
         raise SetupError(
             f"there is no lock-{version}.txt in {LOCKS}: no packages are pinned for Python {version}"
         )
-    file = shutil.which(f"python{version}")
-    if file is None:
+    if (file := interpreters.find(version)) is None:
         raise SetupError(
-            f"there is no python{version} on PATH, and --python_version={version} needs one"
+            f"there is no python{version} on PATH nor of pyenv, and --python_version={version} needs one"
         )
-    return output_of(
-        [file, "-c", "import os, sys; print(os.path.realpath(sys._base_executable))"]
-    ).strip()
+    return file
 
 
 def python_settings(bazel: list[str], variables: dict[str, str]) -> list[str]:

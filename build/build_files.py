@@ -44,7 +44,7 @@ HANDWRITTEN = (
     "jax_plugins/tpu",
 )
 # Tests of the checkout as a whole, which have no Bazel target.
-OF_THE_CHECKOUT = ("bazel", "late_binding", "layers", "new")
+OF_THE_CHECKOUT = ("bazel", "late_binding", "layers", "matrix", "new", "release")
 EVERYTHING = "//jax:everything"
 PROGRAMS = ("tests", "build", "build/bazel", "benchmarks", "examples")
 TEST_MACROS = ("jax_multiplatform_test", "jax_py_library", "jax_py_test")

@@ -88,6 +88,11 @@ def remote_environment(root: Path) -> Environment:
     return Environment(root, ".remote", "remote", gigabytes=0.6)
 
 
+def release_environment(root: Path) -> Environment:
+    """What checks the files of a release (build/release_checks.py)."""
+    return Environment(root, ".release", "release", gigabytes=0.3)
+
+
 def packages(environment: Environment) -> Path:
     """The folder where the packages of an environment are."""
     return environment.folder / "lib" / f"python{python_version()}" / "site-packages"

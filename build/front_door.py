@@ -22,8 +22,10 @@ from environment import (
     remote_environment,
     say,
 )
+from matrix import matrix
 from new import new
 from processes import call
+from release import release
 
 ROOT = Path(__file__).absolute().parent.parent
 
@@ -45,7 +47,9 @@ usage: python3 build/build.py COMMAND [ARGS]
   build --wheels=...   build wheels with Bazel (build --help)
   bazel ARGS           run Bazel: bazel test //tests:cpu_tests; --bazel_path=, --python_version= first
   affected [ARGS]      run the tests that a change can affect, by Bazel's graph (affected --help)
+  matrix [CELLS]       list the versions of Python and jaxlib, or run tests with some (matrix --help)
   new KIND NAME        write the skeleton of a primitive, function or distribution, with its test
+  release --version X  build all wheels and check what a release has to be; uploads nothing
   remote               make the environment of ci/remote.sh, and print its Python
   requirements_update  resolve the pinned requirements anew
 
@@ -162,7 +166,9 @@ COMMANDS: dict[str, Callable[[list[str]], int]] = {
     "build": build,
     "bazel": bazel,
     "affected": affected,
+    "matrix": matrix,
     "new": new,
+    "release": release,
     "remote": remote,
     "requirements_update": requirements_update,
 }
