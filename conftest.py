@@ -4,6 +4,7 @@ import gc
 import importlib.metadata
 import importlib.util
 import os
+import re
 import signal
 import sys
 import zlib
@@ -61,16 +62,14 @@ def pytest_collection_modifyitems(config, items):
             f"the names of tests have addresses, so that workers collect different ones: {unstable[0]}. "
             "Give the parameters `ids`."
         )
-    marks = {
-        "aot": _has_compilers,
-        "browser": _has_browser,
-        "onnxruntime_headers": _has_onnxruntime_headers,
-    }
+    marks = {"browser": _has_browser, "onnxruntime_headers": _has_onnxruntime_headers}
     for mark, is_there in marks.items():
-        absent = [item for item in items if mark in item.keywords]
+        absent = {item for item in items if mark in item.keywords}
         if absent and not is_there():
-            config.hook.pytest_deselected(items=absent)
-            items[:] = [item for item in items if mark not in item.keywords]
+            _leave_out(absent, config, items)
+    compiled = [item for item in items if "aot" in item.keywords]
+    there = _compilers_here() if compiled else set()
+    _leave_out({item for item in compiled if not _compilers_of(item) <= there}, config, items)
     if not config.option.quick:
         return
     chosen = {item for item in items if "slow" not in item.keywords and _drawn(item.nodeid)}
@@ -83,10 +82,36 @@ def pytest_collection_modifyitems(config, items):
     items[:] = [item for item in items if item in chosen]
 
 
-def _has_compilers() -> bool:
-    """Whether there are the compilers of build/requirements/aot.in, and the jaxlib of the stored results."""
-    found = all(map(importlib.util.find_spec, ("libtpu", "jax_plugins.xla_cuda13")))
-    return found and importlib.metadata.version("jaxlib") == "0.10.2"
+def _leave_out(absent, config, items):
+    if absent:
+        config.hook.pytest_deselected(items=[item for item in items if item in absent])
+        items[:] = [item for item in items if item not in absent]
+
+
+# The packages of build/requirements/aot.in, and what says of a test that it compiles with them.
+COMPILERS = {"tpu": "libtpu", "cuda": "jax_plugins.xla_cuda13"}
+COMPILED_FOR = {"tpu": r"tpu|v\d[ep]", "cuda": "cuda|h100|b200"}
+
+
+def _compilers_here() -> set[str]:
+    """The compilers for absent devices that there are, with the jaxlib of the stored results."""
+    if importlib.metadata.version("jaxlib") != "0.10.2":
+        return set()
+    return {name for name, package in COMPILERS.items() if _is_installed(package)}
+
+
+def _is_installed(package: str) -> bool:
+    try:
+        return importlib.util.find_spec(package) is not None
+    except ModuleNotFoundError:  # the package that it is in is not there
+        return False
+
+
+def _compilers_of(item) -> set[str]:
+    """The compilers that a test needs: those that its mark names, else its own name, else both."""
+    given = next((mark.args for mark in item.iter_markers("aot") if mark.args), ())
+    named = {name for name, pattern in COMPILED_FOR.items() if re.search(pattern, item.name)}
+    return set(given) or named or set(COMPILERS)
 
 
 def _has_browser() -> bool:

@@ -44,7 +44,7 @@ HANDWRITTEN = (
     "jax_plugins/tpu",
 )
 # Tests of the checkout as a whole, which have no Bazel target.
-OF_THE_CHECKOUT = ("bazel", "late_binding", "layers", "matrix", "new", "release")
+OF_THE_CHECKOUT = ("bazel", "devices", "late_binding", "layers", "matrix", "new", "release")
 EVERYTHING = "//jax:everything"
 PROGRAMS = ("tests", "build", "build/bazel", "benchmarks", "examples")
 TEST_MACROS = ("jax_multiplatform_test", "jax_py_library", "jax_py_test")
@@ -573,7 +573,7 @@ def _new_test(file: Path) -> str:
     lines = ["", "jax_multiplatform_test(", f'    name = "{name}",']
     aot = name.startswith("aot_")  # compiles for absent devices
     if aot:
-        lines.append('    backends = ["aot"],')
+        lines += ["    backends = [", '        "cuda_compile",', '        "tpu_compile",', "    ],"]
     for kind in ("cases", "scenarios"):
         if (file.parent / f"{name}_{kind}.py").exists():
             lines.append(f'    cases = "{name}_{kind}.py",')

@@ -78,6 +78,11 @@ def aot_environment(root: Path) -> Environment:
     return Environment(root, ".aot", "aot", gigabytes=4.0)
 
 
+def plugins_environment(root: Path) -> Environment:
+    """The vendors' libraries for devices, whose packages are added to the paths of other environments."""
+    return Environment(root, ".plugins", "plugins", gigabytes=8.0)
+
+
 def libraries_environment(root: Path) -> Environment:
     """Published libraries without a jax, whose packages are added to the paths of other environments."""
     return Environment(root, ".libraries", "libraries", gigabytes=2.0)

@@ -17,6 +17,7 @@ from environment import (
     libraries_environment,
     oracle_environment,
     packages,
+    plugins_environment,
     prepare,
     project_environment,
     remote_environment,
@@ -36,6 +37,7 @@ usage: python3 build/build.py COMMAND [ARGS]
   test [ARGS]          run the tests; ARGS go to pytest (tests/jit_test.py, -k NAME, -x, -n 0, ...)
   test --quick         run a selection of all files' tests, in three minutes
   test --aot [ARGS]    the tests that compile for TPUs and GPUs without having one
+  test --devices=KIND [FILES]  files on the GPUs or TPUs here, each on its own (cuda, rocm, tpu)
   test --libraries [ARGS]  the programs that use published libraries (flax, numpyro, ...)
   bench [ARGS]         time this jax beside PyPI's, alternately (bench --help)
   bench --aot [ARGS]   the same, with benchmarks that compile for absent TPUs
@@ -94,6 +96,10 @@ def run(arguments: list[str]) -> int:
 def test(arguments: list[str]) -> int:
     aot, arguments = _without(arguments, "--aot")
     libraries, arguments = _without(arguments, "--libraries")
+    if kind := next((a for a in arguments if a.startswith("--devices=")), None):
+        return _test_on_devices(
+            kind.removeprefix("--devices="), [a for a in arguments if a != kind]
+        )
     python = prepare(project_environment(ROOT))
     variables = _variables(JAX_ORACLE_PYTHON=prepare(oracle_environment(ROOT)))
     command = [str(python), "-m", "pytest"]
@@ -114,6 +120,18 @@ def test(arguments: list[str]) -> int:
     outcome = "passed" if status == 0 else f"failed (exit status {status})"
     say(f"tests {outcome} in {time.monotonic() - start:.0f} s")
     return status
+
+
+def _test_on_devices(kind: str, arguments: list[str]) -> int:
+    if kind not in ("cuda", "rocm", "tpu"):
+        raise UsageError(f"test: --devices={kind}: it is one of cuda, rocm and tpu")
+    python = prepare(project_environment(ROOT))
+    prepare(plugins_environment(ROOT))
+    own = {"JAX_DISABLE_MOST_OPTIMIZATIONS": "0"}  # compiled as users' programs are
+    paths = [_variables()["PYTHONPATH"], str(packages(plugins_environment(ROOT)))]
+    variables = _variables(PYTHONPATH=os.pathsep.join(paths)) | own
+    program = [str(python), str(ROOT / "ci" / "run_on_devices.py"), kind]
+    return call([*program, *arguments], variables, os.getcwd())
 
 
 def bench(arguments: list[str]) -> int:

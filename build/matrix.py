@@ -84,7 +84,7 @@ def matrix(arguments: list[str]) -> int:
         "--wheels", type=Path, metavar="FOLDER",
         help="where wheels of the extension are; by default they are built, with Bazel",
     )  # fmt: skip
-    options = parser.parse_args(arguments[:split])
+    options = parser.parse_intermixed_args(arguments[:split])
     known = {cell.name: cell for cell in cells()}
     if unknown := [name for name in options.cells if name not in {*known, "all"}]:
         raise UsageError(f"matrix: there is no cell {unknown[0]}; build.py matrix lists them")

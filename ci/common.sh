@@ -113,3 +113,11 @@ bazel() {
     shift
     "$python" build/build.py bazel "$command" "${bazel_settings[@]}" "$@"
 }
+
+# Copies logs and reports (JUnit's) of what Bazel has tested to JAX_TEST_RESULTS, if that names a folder.
+keep_results() {
+    [[ -n ${JAX_TEST_RESULTS:-} && -d bazel-testlogs ]] || return 0
+    mkdir -p "$JAX_TEST_RESULTS"
+    (cd bazel-testlogs/ && find . \( -name test.log -o -name test.xml -o -path '*/test_attempts/*' \) -type f -print0 | tar -c --null -T -) |
+        tar -x -C "$JAX_TEST_RESULTS"
+}

@@ -9,7 +9,8 @@ if [[ ${1:-} == --inside ]]; then
     shift
     count_accelerators rocm
     need_bazel
-    [[ $# -gt 0 ]] || set -- //tests:gpu_tests
+    trap keep_results EXIT
+    [[ $# -gt 0 ]] || set -- //tests:rocm_tests
     bazel test --config=rocm "--test_env=JAX_ACCELERATOR_COUNT=$count" "--local_test_jobs=$count" "$@"
     exit
 fi
@@ -17,7 +18,7 @@ command -v docker >/dev/null || fail "there is no docker here."
 [[ -e /dev/kfd ]] || fail "there is no /dev/kfd: this lane needs an AMD GPU and the kernel's amdgpu driver."
 cache=${XDG_CACHE_HOME:-$HOME/.cache}/jax-build/rocm
 mkdir -p "$cache"
-options=("--volume=$PWD:$PWD" "--volume=$cache:/root/.cache" "--workdir=$PWD" --env=ROCR_VISIBLE_DEVICES --env=HIP_VISIBLE_DEVICES)
+options=("--volume=$PWD:$PWD" "--volume=$cache:/root/.cache" "--workdir=$PWD" --env=ROCR_VISIBLE_DEVICES --env=HIP_VISIBLE_DEVICES --env=JAX_TEST_RESULTS)
 if [[ -n ${JAX_BAZEL:-} ]]; then
     file=$(readlink -f "$(command -v "$JAX_BAZEL")") || fail "JAX_BAZEL is $JAX_BAZEL, which cannot be run."
     options+=("--volume=$file:$file:ro" "--env=JAX_BAZEL=$file")

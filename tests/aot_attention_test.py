@@ -10,7 +10,7 @@ import jax
 import jax.numpy as jnp
 from jax.sharding import NamedSharding, PartitionSpec as P
 
-pytestmark = pytest.mark.aot
+pytestmark = pytest.mark.aot("cuda")
 
 
 def struct(shape, sharding):

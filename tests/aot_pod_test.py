@@ -3,5 +3,5 @@
 import pytest
 from op_testing import case_tests
 
-pytestmark = pytest.mark.aot
+pytestmark = pytest.mark.aot("tpu")
 reference, test_reference, _ = case_tests(__file__)

@@ -10,7 +10,7 @@ import jax.numpy as jnp
 from jax.experimental import topologies
 from jax.sharding import NamedSharding, PartitionSpec as P
 
-pytestmark = pytest.mark.aot
+pytestmark = pytest.mark.aot("cuda")
 MXFP8, NVFP4 = (
     (jnp.float8_e4m3fn, jnp.float8_e8m0fnu, 32),
     (jnp.float4_e2m1fn, jnp.float8_e4m3fn, 16),

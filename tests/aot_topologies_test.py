@@ -25,7 +25,8 @@ def compiled(mesh):
     return jax.jit(lambda x: x * 2).lower(aot_programs.struct(mesh, X.shape, "x")).compile()
 
 
-def test_devices():
+@pytest.mark.aot("tpu")
+def test_chips():
     topo = aot_programs.topology("v5e:2x2")
     assert repr(topo) == "TopologyDescription(4 x TPU v5 lite, tpu)"
     device = topo.devices[3]
@@ -34,6 +35,10 @@ def test_devices():
     assert device not in jax.devices()
     pod = aot_programs.topology("v5p:16x16x16")
     assert len(pod.devices) == 4096 and len({d.process_index for d in pod.devices}) == 1024
+
+
+@pytest.mark.aot("cuda")
+def test_gpus():
     gpus = aot_programs.topology("h100").devices
     assert [d.process_index for d in gpus] == [0] * 8 + [1] * 8
     mesh = aot_programs.mesh_of("h100")
@@ -47,7 +52,10 @@ def test_devices():
         ("v5e:2x2", "tpu", dict(colour=3), RuntimeError, "Unexpected arguments: colour"),
         ("v5e:2x2", "tpu", dict(colour=object()), TypeError, "the option 'colour' must be"),
         ("h100", "cuda", dict(target_config="h100"), RuntimeError, "Failed to parse"),
-        ("", "rocm", {}, (RuntimeError, NotImplementedError), "rocm|ROCM"),
+        pytest.param(
+            *("", "rocm", {}, (RuntimeError, NotImplementedError), "rocm|ROCM"),
+            marks=pytest.mark.aot("tpu"),
+        ),
     ],
 )
 def test_unknown_hardware(name, platform, options, error, message):
@@ -55,8 +63,12 @@ def test_unknown_hardware(name, platform, options, error, message):
         topologies.get_topology_desc(name, platform, **options)
 
 
-def test_only_tpus_need_no_platform():
+def test_tpus_need_no_platform():
     assert topologies.get_topology_desc("v5e:2x2").devices[0].platform == "tpu"
+
+
+@pytest.mark.aot("cuda")
+def test_gpus_go_by_two_names():
     gpu = dict(target_config=aot_programs.H100.read_text(), topology="1x1x1")
     assert topologies.get_topology_desc("h100", "gpu", **gpu).devices[0].platform == "gpu"
 
@@ -93,6 +105,7 @@ def test_what_is_known_before_and_after_compiling(mesh):
     assert isinstance(program.runtime_executable().serialize(), bytes)
 
 
+@pytest.mark.aot("tpu")
 def test_single_chip():
     chip = topologies.get_topology_desc("v5e:1x1", "tpu", chips_per_host_bounds=(1, 1, 1))
     sharding = SingleDeviceSharding(chip.devices[0])
@@ -106,6 +119,7 @@ def test_options_of_the_compiler(mesh):
         lowered.compile({"xla_colour": 1})
 
 
+@pytest.mark.aot("cuda")
 def test_functions_of_packages_that_are_absent():
     device = aot_programs.topology("h100").devices[0]
     x = jax.ShapeDtypeStruct((64, 64), jnp.float32, sharding=SingleDeviceSharding(device))
@@ -126,6 +140,7 @@ def test_explicit_meshes(mesh):
     assert program.output_shardings.mesh == explicit
 
 
+@pytest.mark.aot("tpu")
 def test_processes_compile_at_the_same_time_and_start_no_platform():
     program = """
 from jax._src import xla_bridge

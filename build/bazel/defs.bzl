@@ -21,7 +21,12 @@ load("//build/bazel/toolchain:zig.bzl", "ZIG_TARGETS", "manylinux_tag")
 load(":wheel.bzl", "wheel")
 
 _BACKENDS = ["cpu", "gpu", "tpu"]
-_COMPILERS = ["@accelerators//jax-cuda13-pjrt", "@accelerators//libtpu"]
+
+# The vendors' compilers, which compile for devices that are absent.
+_COMPILERS = {
+    "cuda_compile": ["@accelerators//jax-cuda13-pjrt"],
+    "tpu_compile": ["@accelerators//libtpu"],
+}
 _PYTEST = "//build/bazel:pytest_main.py"
 _TEST_DATA = ["//:conftest.py", "//:pyproject.toml"]
 _TEST_DEPS = ["@pypi//pytest", "@pypi//hypothesis"]
@@ -48,7 +53,7 @@ def _of(choice, backend, default):
     """What a backend gets of an argument: the value for all, or that under its name in a dictionary."""
     if choice == None:
         return default
-    if type(choice) == "dict" and [key for key in choice if key in _BACKENDS]:
+    if type(choice) == "dict" and [key for key in choice if key in _BACKENDS or key in _COMPILERS]:
         return choice.get(backend, default)
     return choice
 
@@ -74,8 +79,9 @@ def jax_multiplatform_test(
     time on each device, and fail where that is not JAX's default backend. `bazel test //tests:cpu_tests` runs
     the former of all files.
 
-    With "aot" among `backends` there is also `<name>_aot`, which has the vendors' compilers and no device; it is run
-    by `bazel test --config=aot //tests:aot_tests`.
+    With "tpu_compile" or "cuda_compile" among `backends` there is also `<name>_tpu_compile`, or with CUDA, which has
+    that vendor's compiler and no device, and runs the tests that are for it (conftest.py):
+    `bazel test --config=aot //tests:tpu_compile_tests`, or `:aot_tests` for both.
 
     `tags`, `args`, `env` and `shard_count` are for all backends, or dictionaries with one value per backend.
 
@@ -84,7 +90,7 @@ def jax_multiplatform_test(
       srcs: the test file first, then what else belongs to it; `[<name>_test.py]` by default.
       deps: libraries that it imports.
       data: files that it reads.
-      backends: on what it runs, of "cpu", "gpu", "tpu" and "aot"; the first three by default.
+      backends: on what it runs, of "cpu", "gpu", "tpu", "tpu_compile" and "cuda_compile"; the first three by default.
       cpu_devices: with how many virtual devices it runs on the CPU: [1] (the default), [8] or [1, 8].
       shard_count: into how many processes its tests are split.
       size: how long it takes, in Bazel's words: small, medium, large, enormous.
@@ -106,18 +112,18 @@ def jax_multiplatform_test(
             for devices in cpu_devices:
                 suffix = "cpu" if devices == cpu_devices[0] else "cpu_%d" % devices
                 variants.append((suffix, backend, devices, [], []))
-        elif backend == "aot":
-            variants.append((backend, backend, 8, [], _COMPILERS))
+        elif backend in _COMPILERS:
+            variants.append((backend, backend, 8, [], _COMPILERS[backend]))
         else:
             variants.append((backend, backend, None, [], ["//build/bazel:%s_plugin" % backend]))
     if with_kernels != None:
         plugin = ["-p", "require_kernels"]
         variants.append(("with_kernels_cpu", "cpu", cpu_devices[0], plugin + with_kernels, [":require_kernels"]))
     for suffix, backend, devices, more_args, more_deps in variants:
-        own = {"JAX_PLATFORMS": {"aot": "cpu", "cpu": "cpu", "gpu": "cuda,rocm,cpu", "tpu": "tpu,cpu"}[backend]}
+        own = {"JAX_PLATFORMS": {"gpu": "cuda,rocm,cpu", "tpu": "tpu,cpu"}.get(backend, "cpu")}
         compatible = []
-        pool = {"test.Pool": "cpu" if backend == "aot" else backend}
-        if backend in ("aot", "cpu"):
+        pool = {"test.Pool": "cpu" if backend in _COMPILERS else backend}
+        if backend == "cpu" or backend in _COMPILERS:
             own["JAX_NUM_CPU_DEVICES"] = str(devices)
         else:
             # where the device does not start, JAX goes on with the CPU, and tests must not (conftest.py)
@@ -135,7 +141,7 @@ def jax_multiplatform_test(
             env = own | _of(env, backend, {}),
             shard_count = _of(shard_count, backend, None),
             size = size,
-            tags = _of(tags, backend, []) + [backend],
+            tags = _of(tags, backend, []) + [backend] + (["aot"] if backend in _COMPILERS else []),
             target_compatible_with = compatible,
             exec_properties = pool if backend != "gpu" else select({
                 # containers get NVIDIA's driver by it
