@@ -44,7 +44,17 @@ HANDWRITTEN = (
     "jax_plugins/tpu",
 )
 # Tests of the checkout as a whole, which have no Bazel target.
-OF_THE_CHECKOUT = ("bazel", "devices", "late_binding", "layers", "matrix", "new", "release")
+OF_THE_CHECKOUT = (
+    "bazel",
+    "containers",
+    "devices",
+    "docs_commands",
+    "late_binding",
+    "layers",
+    "matrix",
+    "new",
+    "release",
+)
 EVERYTHING = "//jax:everything"
 PROGRAMS = ("tests", "build", "build/bazel", "benchmarks", "examples")
 TEST_MACROS = ("jax_multiplatform_test", "jax_py_library", "jax_py_test")
