@@ -530,11 +530,34 @@ class LeaksTest(jtu.JaxTestCase):
             kept.clear()
             jax.clear_caches()
             self.assertTrue(core.trace_state_clean())
-        with (
-            jax.checking_leaks(),
-            self.assertRaisesRegex(Exception, f"core_test.py:{line_of('leaked')}"),
+
+    def test_lines_of_leaks(self):
+        def leaky(x):
+            kept.append(lax.sin(x))  # leaked here
+            return x
+
+        kept = []
+        line = rf"created on line:?\s+\S*core_test.py:{line_of('leaked here')}:\d+ [^@]*\n  It is kept as .* kept\[0\]"
+        batch = np.ones(2, F)
+        for run in (
+            lambda: jax.jit(leaky)(F(1)),
+            lambda: jax.vmap(leaky)(batch),
+            lambda: jax.vmap(jax.vmap(leaky))(batch[None]),
+            lambda: jax.jit(jax.vmap(leaky))(batch),
+            lambda: jax.vmap(jax.grad(leaky))(batch),
+            lambda: jax.grad(lambda x: jax.vmap(leaky)(x).sum())(batch),
+            lambda: jax.vmap(lambda x: lax.map(leaky, x[None]))(batch),
+            lambda: jax.vmap(lambda x: lax.cond(x > 0, leaky, lax.cos, x))(batch),
+            lambda: jax.grad(leaky)(F(1)),
+            lambda: jax.linearize(leaky, F(1)),
+            lambda: jax.jvp(leaky, (F(1),), (F(1),)),
+            lambda: jax.jacfwd(leaky)(F(1)),
+            lambda: on_one_device(leaky)(F(1)),
         ):
-            jax.jit(leaky)(F(1))
+            with jax.checking_leaks(), self.assertRaisesRegex(Exception, line):
+                run()
+            kept.clear()
+            jax.clear_caches()
 
     def test_who_refers_to_leaks(self):
         class Model:

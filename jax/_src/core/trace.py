@@ -397,6 +397,15 @@ class Tracer:
     def get_referent(self) -> Any:
         return self
 
+    def _created_on(self, info: source_info_util.SourceInfo | None) -> str:
+        """Text about where this value was made; empty if `info` is None."""
+        if info is None:
+            return ""
+        return (
+            f"\nThis {type(self).__name__} with object id {id(self)} was created on line:\n"
+            f"  {source_info_util.summarize(info)}"
+        )
+
     def _origin_msg(self) -> str:
         """A sentence on where the value comes from, for error messages."""
         return ""

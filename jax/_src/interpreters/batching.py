@@ -7,7 +7,7 @@ import functools
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from jax._src import core, source_info_util
+from jax._src import config, core, source_info_util
 from jax._src.ad_util import SymbolicZero, Zero
 from jax._src.core import (
     ClosedJaxpr,
@@ -106,23 +106,20 @@ class BatchTracer(Tracer):
         self.aval = mapped_aval(trace.axis_data.size, batch_dim, typeof(val))
         if self.aval.is_high:
             self.batch_dim = core.high_axis(batch_dim, typeof(val))
+        if trace.keeps_lines and source_info is None:
+            source_info = source_info_util.current()
         self.source_info = source_info
 
     def to_concrete_value(self) -> Any:
         return core.to_concrete_value(self.val) if self.batch_dim is None else None
 
     def _origin_msg(self) -> str:
-        # Recording a line for each operation is expensive; a staged value has one already.
+        # Recording a line for each operation is expensive, and done only to find leaks; a staged value
+        # has one already.
         staged = self.val
         while isinstance(staged, BatchTracer):
             staged = staged.val
-        info = self.source_info or getattr(staged, "source_info", None)
-        if info is None:
-            return ""
-        return (
-            f"\nThis BatchTracer with object id {id(self)} was created on line:\n"
-            f"  {source_info_util.summarize(info)}"
-        )
+        return self._created_on(self.source_info or getattr(staged, "source_info", None))
 
     def _contents(self) -> Sequence[tuple[str, Any]]:
         return [("val", self.val), ("batch_dim", self.batch_dim)]
@@ -140,13 +137,14 @@ core.register_tracer_class(BatchTracer)
 class BatchTrace(Trace):
     """A trace that applies each operation to whole batches."""
 
-    __slots__ = ("parent", "axis_data", "tag")
+    __slots__ = ("parent", "axis_data", "tag", "keeps_lines")
 
     def __init__(self, parent: Trace, axis_data: AxisData, tag: TraceTag | None = None):
         self._valid = True
         self.parent = parent
         self.axis_data = axis_data
         self.tag = tag or TraceTag()
+        self.keeps_lines = config.check_tracer_leaks.value
 
     @property
     def parent_trace(self) -> Trace:

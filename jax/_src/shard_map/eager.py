@@ -102,6 +102,11 @@ class ShardMapTracer(Tracer):
 
     _repr_inside = _short_repr
 
+    def _origin_msg(self) -> str:
+        if not config.check_tracer_leaks.value:
+            return ""
+        return self._created_on(getattr(self.inner, "source_info", None))
+
     def __repr__(self) -> str:
         if not self._trace.is_valid():
             raise core.escaped_tracer_error(self)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from jax._src import core, dtypes, source_info_util
+from jax._src import config, core, dtypes, source_info_util
 from jax._src.ad_util import (
     Zero,
     replace_internal_symbolic_zeros,
@@ -99,13 +99,15 @@ def _jvp_with_options(
 class TangentTracer(Tracer):
     """A value and its tangent."""
 
-    __slots__ = ("primal", "tangent")
+    __slots__ = ("primal", "tangent", "source_info")
 
-    def __init__(self, trace: Trace, primal: Any, tangent: Any) -> None:
+    def __init__(self, trace: TangentTrace, primal: Any, tangent: Any) -> None:
         self._trace = trace
         self.aval = typeof(primal)
         self.primal = primal
         self.tangent = tangent
+        if trace.keeps_lines:
+            self.source_info = source_info_util.current()
 
     def to_concrete_value(self) -> Any:
         return core.to_concrete_value(self.primal)
@@ -123,6 +125,9 @@ class TangentTracer(Tracer):
         return self.primal.get_referent() if isinstance(self.primal, Tracer) else self
 
     def _origin_msg(self) -> str:
+        info = getattr(self, "source_info", None)  # there to find leaks
+        if info is not None:
+            return self._created_on(info)
         return self.primal._origin_msg() if isinstance(self.primal, Tracer) else ""
 
     def _contents(self) -> Sequence[tuple[str, Any]]:
@@ -136,13 +141,14 @@ class TangentTrace(Trace):
     tangents.
     """
 
-    __slots__ = ("parent", "rule_trace")
+    __slots__ = ("parent", "rule_trace", "keeps_lines")
     tracer_class: type[TangentTracer]
     discharges_refs = (
         False  # operations with jaxprs see values in place of references with tangents
     )
     parent: Trace
     rule_trace: Trace
+    keeps_lines: bool  # whether tracers have the lines where they were made
 
     @property
     def parent_trace(self) -> Trace:
@@ -288,6 +294,7 @@ class JVPTrace(TangentTrace):
         self._valid = True
         self.parent = parent
         self.rule_trace = parent
+        self.keeps_lines = config.check_tracer_leaks.value
 
     def _rule(self, primitive: Primitive) -> Callable[..., Any] | None:
         return primitive.jvp

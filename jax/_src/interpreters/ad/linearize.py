@@ -86,6 +86,7 @@ class LinearizeTrace(TangentTrace):
         self._valid = True
         self.parent = parent
         self.tape = self.rule_trace = TapeTrace(parent)
+        self.keeps_lines = config.check_tracer_leaks.value
 
     def _rule(self, primitive: Primitive) -> Callable[..., Any] | None:
         return primitive.linearize or primitive.jvp
