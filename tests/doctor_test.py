@@ -182,6 +182,26 @@ def test_extension_that_does_not_fit(monkeypatch):
 # Devices
 
 
+@pytest.mark.parametrize(
+    "text, status, found",
+    [
+        ("import sys\nsys.exit(0)", 0, "could not be initialized and is left out: SystemExit(0)"),
+        ("import os\ndef initialize(): os.abort()", 1, "ends each program that starts it, with signal 6"),
+    ],
+)  # fmt: skip
+def test_plugin_that_ends_the_process(tmp_path, text, status, found):
+    folder = tmp_path / "jax_plugins"
+    folder.mkdir()
+    (folder / "ending.py").write_text(text)
+    paths = [str(tmp_path), *filter(None, sys.path)]
+    child = subprocess.run(
+        [sys.executable, "-m", "jax.doctor", "--problems"], capture_output=True, text=True,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(paths)},
+    )  # fmt: skip
+    assert child.returncode == status, child.stderr
+    assert "JAX plugin jax_plugins.ending " in child.stdout and found in child.stdout, child.stdout
+
+
 def test_plugin_that_does_not_start(monkeypatch):
     jax.devices()
     monkeypatch.setitem(registry._backend_errors, "cuda", "the driver is too old")

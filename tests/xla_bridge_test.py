@@ -329,6 +329,8 @@ class PluginsTest(parameterized.TestCase):
     @parameterized.parameters(
         "raise ValueError('broken')",
         "def initialize(): raise ValueError('broken')",
+        "import sys; sys.exit(3)",
+        "class Stop(BaseException): pass\ndef initialize(): raise Stop",
         "def initialize():\n  from jax._src import xla_bridge as xb\n"
         "  xb.register_plugin('toy', library_path='/no/such/library.so')",
     )
@@ -351,6 +353,19 @@ class PluginsTest(parameterized.TestCase):
         self.assertIn("CpuDevice", out)
         out = run("show(lambda: xb.devices())", path=[path], JAX_PLATFORMS="toy")
         self.assertRegex(out, "RuntimeError Unable to initialize backend 'toy': no driver")
+
+    def test_client_exits(self):
+        path = self.plugin(
+            """
+            import sys
+            from jax._src import xla_bridge as xb
+            def initialize():
+                xb.register_backend_factory("toy", lambda: sys.exit(3), priority=500, fail_quietly=False)
+            """
+        )
+        out = run("show(lambda: xb.devices())", path=[path], **PRINTED)
+        self.assertIn("backend 'toy': the plugin of 'toy' called sys.exit(3)", out)
+        self.assertIn("CpuDevice", out)
 
     def test_initialize_asks_for_devices(self):
         path = self.plugin("import jax\ndef initialize(): jax.devices()")

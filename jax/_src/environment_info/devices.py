@@ -17,6 +17,7 @@ from jax._src.xla_bridge import plugins, registry
 
 TOPIC = "devices"
 FLAGS = "flags"
+PLUGINS = "plugins"
 
 # The oldest driver of NVIDIA that runs programs of a major version of CUDA.
 _CUDA_DRIVERS = {"12": "525.60", "13": "580.65"}
@@ -42,6 +43,41 @@ def check_flags() -> list[Finding]:
     reason = logged[1] if logged else child.stderr.strip()[-200:]
     message = f"XLA ends each program that starts with XLA_FLAGS={flags}: {reason}"
     return [error(FLAGS, message, "unset XLA_FLAGS")]
+
+
+# Says which plugin starts, since one can end the process.
+_START_PLUGINS = """
+from jax._src.xla_bridge import plugins
+for name, load in plugins.find_plugins():
+    print(name, flush=True)
+    try: load().initialize()
+    except BaseException: pass
+print(flush=True)
+"""
+
+
+def check_plugins() -> list[Finding]:
+    """An error if a plugin would end this process; they are started in another one."""
+    if not sys.executable or xla_bridge.backends_are_initialized() or not plugins.find_plugins():
+        return []
+    child = subprocess.run(
+        [sys.executable, "-c", _START_PLUGINS], capture_output=True, text=True, timeout=300
+    )
+    if child.stdout.endswith("\n\n"):
+        return []
+    names = child.stdout.split()
+    name = names[-1] if names else "unknown"
+    how = f"signal {-child.returncode}" if child.returncode < 0 else f"status {child.returncode}"
+    said = child.stderr.strip()[-200:]
+    message = f"the JAX plugin {name} ends each program that starts it, with {how}"
+    remedy = package_of_plugin(name)
+    return [
+        error(
+            PLUGINS,
+            f"{message}: {said}" if said else message,
+            f"pip install --upgrade {remedy}" if remedy else None,
+        )
+    ]
 
 
 def check_devices() -> Iterator[Finding]:

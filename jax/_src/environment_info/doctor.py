@@ -11,6 +11,7 @@ from jax._src.environment_info.findings import Finding, Level, error, report
 _CHECKS: tuple[Callable[[], Iterable[Finding]], ...] = (
     devices.check_flags,
     packages.check_packages,
+    devices.check_plugins,
     devices.check_devices,
     resources.check_cache,
     resources.check_threads,
@@ -20,7 +21,7 @@ _CHECKS: tuple[Callable[[], Iterable[Finding]], ...] = (
 
 
 def diagnose() -> list[Finding]:
-    """Runs all checks. Starts the backends, unless XLA would end the process at that.
+    """Runs all checks. Starts the backends, unless XLA or a plugin would end the process at that.
 
     Returns:
       What was found, in the order of the checks.
@@ -31,13 +32,17 @@ def diagnose() -> list[Finding]:
             continue
         try:
             findings += check()
-        except Exception as err:  # a bug in one check must not hide what the others find
+        except (
+            Exception,
+            SystemExit,
+        ) as err:  # a bug in one check must not hide what the others find
             findings.append(error("doctor", f"{check.__name__} failed: {err!r}"))
     return findings
 
 
 def _would_end(findings: list[Finding]) -> bool:
-    return any(f.topic == devices.FLAGS and f.level is Level.ERROR for f in findings)
+    topics = (devices.FLAGS, devices.PLUGINS)
+    return any(f.topic in topics and f.level is Level.ERROR for f in findings)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -178,13 +178,13 @@ registry._plugin_discovery.append(_discover_and_register_pjrt_plugins)
 
 
 def discover_pjrt_plugins() -> None:
-    """Initializes all installed plugins. The failure of one only causes a warning."""
+    """Initializes all installed plugins. The failure of one, or its `sys.exit`, only causes a warning."""
     for name, load in find_plugins():
         try:
             load().initialize()
-        except ProcessesError:
+        except (ProcessesError, KeyboardInterrupt):
             raise
-        except Exception as e:
+        except BaseException as e:
             logger.debug("JAX plugin %s failed", name, exc_info=True)
             warnings.warn(
                 f"The JAX plugin {name} could not be initialized and is left out: {e!r}. To silence"

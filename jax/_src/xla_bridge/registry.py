@@ -364,7 +364,10 @@ def _start(platform: str) -> Client:
     logger.debug("Initializing backend '%s'", platform)
     if (check := distributed_state.check_processes) is not None:
         check()  # clients of several processes wait for one another
-    backend = registration.factory()
+    try:
+        backend = registration.factory()
+    except SystemExit as e:
+        raise RuntimeError(f"the plugin of '{platform}' called sys.exit({e.code!r})") from e
     if backend is None:
         raise RuntimeError(f"Could not initialize backend '{platform}'")
     if backend.device_count() == 0:
