@@ -88,6 +88,7 @@ def pallas_call(
         _check_not_given(grid, in_specs, out_specs, scratch_shapes)
     if not callable(kernel):
         raise TypeError(f"pallas_call takes a function, got {kernel!r} of type {type(kernel)}.")
+    out_shape = tuple(out_shape) if isinstance(out_shape, list) else out_shape
     flat_out, out_tree = tree_flatten(out_shape)
     out_avals = tuple([_out_aval(x) for x in flat_out])
     fixed = dict(
