@@ -102,13 +102,13 @@ def _step(referrer: object, obj: object) -> str | None:
     if isinstance(referrer, dict):
         return _step_of_dict(referrer, obj)
     if isinstance(referrer, tuple) and isinstance(obj, types.CellType):
-        return ""
+        return "" if any(x is obj for x in referrer) else None
     if isinstance(referrer, (list, tuple, collections.deque)):
         return next((f"[{i}]" for i, x in enumerate(referrer) if x is obj), None)
     if isinstance(referrer, (set, frozenset)):
-        return "{...}"
+        return "{...}" if any(x is obj for x in referrer) else None
     if isinstance(referrer, types.CellType):
-        return ""
+        return "" if _content(referrer) is obj else None
     if isinstance(referrer, types.FunctionType):
         return _step_of_function(referrer, obj)
     if isinstance(referrer, types.ModuleType):
@@ -127,11 +127,18 @@ def _step(referrer: object, obj: object) -> str | None:
         name = next((name for name, x in frame.f_locals.items() if x is obj), None)
         return name and f" variable {name} of {frame.f_code.co_qualname}"
     if isinstance(referrer, types.TracebackType):
-        return ""
+        return "" if obj is referrer.tb_frame or obj is referrer.tb_next else None
     if isinstance(referrer, BaseException) and referrer.__traceback__ is obj:
         return ".__traceback__:"
     attributes = {name: value for name, value in _attributes(referrer)}
     return _named(attributes, obj)
+
+
+def _content(cell: types.CellType) -> object:
+    try:
+        return cell.cell_contents
+    except ValueError:  # it is empty
+        return None
 
 
 def _frame_of(obj: object) -> types.FrameType | None:
