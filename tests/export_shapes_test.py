@@ -52,6 +52,17 @@ class TestDecisions:
         with pytest.raises(InconclusiveDimensionOperation):
             decided(text)
 
+    def test_quotients_of_sizes_with_a_known_sign(self):
+        assert decided("((c//2) - c)//b <= 0") and decided(
+            "((b//5) - c)//b <= b", ["max(a, b) <= 6"]
+        )
+        assert not decided("(b//5 - 6)//c >= a", ["max(a, b) <= 6"])
+        assert not decided("(b - 4*a)//c >= b + c - min(a, b)", ["a >= b"])
+
+    def test_limits_that_follow_from_several_constraints(self):
+        text = "max(4*a, 2 - b) - max(min(5, a), b%2) >= min(max(a, 6), b)"
+        assert decided(text, ["b >= c", "a >= 2*c"])
+
     def test_constraints_decide(self):
         assert decided("b >= a", ["a*a == b"])
         assert decided("a + b >= 10", ["a >= 4", "b >= 6"])

@@ -59,21 +59,35 @@ class Decision:
         terms = [(t, k) for t, k in expression._terms if not t.is_constant]
         if len(terms) == 1:  # a limit of one term
             ((term, k),) = terms
-            low, high = self._term_limits.get(term, (-math.inf, math.inf))
             limit = -expression._constant
             if k > 0:
-                low = max(low, -(-limit // k))
+                self._limit(term, (-(-limit // k), math.inf))
             else:
-                high = min(high, limit // k)
-            self._term_limits[term] = (low, high)
+                self._limit(term, (-math.inf, limit // k))
 
-    def check_satisfiable(self) -> None:
-        """Raises ValueError if no values of the terms fulfil all inequalities."""
-        if self._least_values_fulfil_all():
+    def _limit(self, term: DimTerm, limits: Bounds) -> None:
+        low, high = self._term_limits.get(term, (-math.inf, math.inf))
+        self._term_limits[term] = max(low, limits[0]), min(high, limits[1])
+
+    def conclude(self) -> None:
+        """Ends the assumptions: finds the bounds of single variables that follow from all of them.
+
+        Raises:
+          ValueError: no values of the terms fulfil all inequalities.
+        """
+        if not self._least_values_fulfil_all():
+            for e in self.inequalities:
+                if self.interval(e)[1] < 0 or self._linear_bound(e, negate=True) < 0:
+                    self._fail_unsatisfiable()
+        if all(len(e._get_vars()) < 2 for e in self.inequalities):
             return
-        for e in self.inequalities:
-            if self.interval(e)[1] < 0 or self._linear_bound(e, negate=True) < 0:
-                self._fail_unsatisfiable()
+        for name in sorted(set().union(*(e._get_vars() for e in self.inequalities))):
+            term = DimTerm(((DimFactor(None, (name,)), 1),))
+            x = self._expression(term)
+            self._limit(term, tuple([self._linear_bound(x, negate=n) for n in (False, True)]))
+        self._known.clear()
+        self._intervals.clear()
+        self._partly_known.clear()
 
     def _least_values_fulfil_all(self) -> bool:
         return self._fulfils_all(self._least_values(set()))
@@ -340,15 +354,15 @@ class Decision:
         if low <= 0 <= high:
             return []
         first = []
-        if (
-            factor.operation == ex.MOD
-            and low > 0
-            and type(x) is not int
-            and self._is_natural(factor)
-        ):
-            first = [x - t]  # the remainder of a number that is not negative is no larger
+        if factor.operation == ex.MOD and low > 0 and type(x) is not int:
+            if self._bounds_of_first(factor)[0] >= 0:
+                first = [x - t]  # the remainder of a number that is not negative is no larger
         if factor.operation == ex.FLOORDIV:
             quotient, rest = t, x - y * t
+            if low < high and type(x) is not int:  # the product y * t tells less
+                least, largest = _floordiv_bounds(self._bounds_of_first(factor), (low, high))
+                first += [t - least] if least != -math.inf else []
+                first += [largest - t] if largest != math.inf else []
         else:
             q_factor = DimFactor(ex.FLOORDIV, (x, y))
             quotient, rest = ex.from_factor(q_factor, self._scope), t
@@ -358,11 +372,11 @@ class Decision:
             facts += [equal, -equal]
         return first + facts
 
-    def _is_natural(self, factor: DimFactor) -> bool:
-        """Whether the first operand is never negative."""
+    def _bounds_of_first(self, factor: DimFactor) -> Bounds:
+        """The bounds of the first operand."""
         self._busy.add(factor)
         try:
-            return bool(self.bounds(factor.operands[0])[0] >= 0)
+            return self.bounds(factor.operands[0])
         finally:
             self._busy.discard(factor)
 

@@ -75,7 +75,7 @@ class SymbolicScope:
             if not isinstance(text, str):
                 raise ValueError(f"a constraint of a SymbolicScope must be a string, got {text!r}")
             self._add(text)
-        self._decision.check_satisfiable()
+        self._decision.conclude()
 
     @property
     def _constraint_texts(self) -> list[str]:
