@@ -532,6 +532,24 @@ def test_types_end_with_their_scope():
     assert scope() is None
 
 
+def test_results_have_the_sizes_that_users_write():
+    def f(x):
+        n = x.shape[0]
+        triangle = jnp.zeros(n * (n + 1) // 2) + jnp.triu_indices(n)[0] - jnp.tril_indices(n)[1]
+        columns = jnp.tril_indices(n, 4, 1)[0] + jnp.arange(n), jnp.triu_indices(n, 4, 1)
+        strict = (
+            jnp.zeros(n * (n - 1) // 2) + jnp.triu_indices(n, 1)[1] + jnp.tril_indices(n, -1)[0]
+        )
+        rows = jnp.triu_indices(3, -9, n)[0] + jnp.zeros(3 * n), jnp.tril_indices(3, -9, n)
+        return jnp.fft.fftfreq(n) * x, jnp.fft.fftfreq(n - 1), triangle, columns, strict, rows
+
+    (b,) = symbolic_shape("b", constraints=["b >= 2"])
+    exported = export.export(jax.jit(f))(jax.ShapeDtypeStruct((b,), np.float32))
+    for size in (2, 5, 8):
+        x = np.ones(size, np.float32)
+        jax.tree.map(np.testing.assert_array_equal, exported.call(x), f(x))
+
+
 def test_rolls_of_no_elements():
     (n,) = symbolic_shape("n")
     f = jax.jit(lambda x: (jnp.fft.fftshift(x[1:]), jnp.roll(x[1:], jnp.int32(x.shape[0]))))

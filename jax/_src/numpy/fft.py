@@ -422,7 +422,11 @@ def fftfreq(
     n, dtype = _frequencies("fftfreq", n, d, dtype)
     n = core.max_dim(n, 0)
     half = (n + 1) // 2
-    k = concatenate([arange(0, half), arange(-(n // 2), 0)])
+    if core.is_symbolic_dim(n):  # the sum of both parts' sizes would not be seen to be n
+        k = arange(0, n)
+        k = lax.select(k < half, k, k - n)
+    else:
+        k = concatenate([arange(0, half), arange(-(n // 2), 0)])
     return _placed("fftfreq", _over(k, d * n, dtype), device)
 
 

@@ -129,10 +129,10 @@ def _triangle_indices(name: str, upper: bool, n: Any, m: Any, k: Any) -> tuple[A
     k = core.concrete_or_error(operator.index, k, f"k argument of jnp.{name}")
     m = n if m is None else _size(m, f"m argument of jnp.{name}")
     if not core.is_constant_shape((n, m)):
-        count = _elements_below(n, m, k - upper)
+        count = _elements_below(m, n, -k) if upper else _elements_below(n, m, k)
         mask = lax.tri(np.bool_, (n, m), k - upper)
         if upper:
-            count, mask = n * m - count, lax.bitwise_not(mask)
+            mask = lax.bitwise_not(mask)
         rows, columns = nonzero(mask, size=count)
         return rows, columns
     rows, columns = np.nonzero((np.triu if upper else np.tril)(np.ones((n, m), bool), k))
@@ -148,6 +148,10 @@ def _elements_below(n: Any, m: Any, k: int) -> Any:
         return (p * p + p) // 2
 
     # Row i has as many as i + k + 1, limited to the range from 0 to m.
+    if type(n) is int and n + k <= 0:
+        return 0
+    if type(m) is int and k + 1 >= m:
+        return n * m
     return sum_to(n + k) - sum_to(k) - sum_to(n + k - m) + sum_to(k - m)
 
 
