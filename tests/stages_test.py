@@ -117,6 +117,18 @@ def test_compiler_options():
             jax.jit(jnp.sin, compiler_options=wrong)
 
 
+def test_calls_without_jit():
+    """A compiled program runs as it is, with all its checks."""
+    f = jax.jit(lambda x, *, y: x * y)
+    compiled = f.lower(np.ones(2, np.float32), y=2.0).compile()
+    for _ in range(2):  # the first call and native ones
+        with jax.disable_jit():
+            np.testing.assert_array_equal(compiled(np.ones(2, np.float32), y=3.0), [3, 3])
+            with pytest.raises(TypeError, match="at kwargs, seen"):
+                compiled(np.ones(2, np.float32))
+        np.testing.assert_array_equal(compiled(np.ones(2, np.float32), y=3.0), [3, 3])
+
+
 def test_jitted_functions_are_wrapped():
     f = jax.jit(jnp.sin)
     functions = (f, jnp.dot, jnp.sin, jnp.add, jax.pmap(f), jax.grad(f), jax.checkpoint(f))

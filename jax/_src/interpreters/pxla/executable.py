@@ -487,8 +487,18 @@ class MeshExecutable:
             outs = (run or self.call)(*flat)
             return out_tree.unflatten(outs), fastpath_data(self, outs, out_tree, flat), False
 
+        def call_slowly(*args: Any, **kwargs: Any) -> Any:
+            return cache_miss(*args, **kwargs)[0]
+
         return _jax.pjit(
-            self._info.name, None, cache_miss, [], [], (), dispatch_registry, shard_arg_fallback
+            self._info.name,
+            call_slowly,  # while jax_disable_jit is set
+            cache_miss,
+            [],
+            [],
+            (),
+            dispatch_registry,
+            shard_arg_fallback,
         )
 
     def needs_python(self) -> bool:
