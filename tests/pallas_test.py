@@ -112,6 +112,20 @@ def test_starts_of_elements_up_to_the_last():
     np.testing.assert_array_equal(out, [7, np.nan, np.nan])
 
 
+def test_empty_arrays():
+    assert s.call(s.copy, s.like((0, 4)))(jnp.zeros((0, 4))).shape == (0, 4)
+
+
+def test_debug_checks():
+    def kernel(x_ref, o_ref):
+        pl.debug_check(x_ref[0] > 0, "not positive")
+        o_ref[...] = x_ref[...]
+
+    with pl.enable_debug_checks(True):
+        assert "check" in str(jax.make_jaxpr(s.call(kernel, x8))(x8))
+    assert "check" not in str(jax.make_jaxpr(s.call(kernel, x8))(x8))
+
+
 def test_shard_map():
     mesh = jax.make_mesh((4,), ("d",), axis_types=(jax.sharding.AxisType.Auto,))
     f = jax.shard_map(

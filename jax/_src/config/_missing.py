@@ -25,8 +25,7 @@ without_effect(
     _flags.jax2tf_default_native_serialization,
 )
 without_effect(
-    "there is no Pallas yet",
-    _flags.pallas_enable_debug_checks,
+    "kernels are interpreted so far",
     _flags.pallas_use_mosaic_gpu,
     _flags.pallas_verbose_errors,
     _flags.pallas_poison_buffers,

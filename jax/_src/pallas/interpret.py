@@ -125,7 +125,7 @@ def _padding(m: BlockMapping) -> list[tuple[int, int]]:
             # A block can start at the last element.
             out.append((low, high + d.block_size - 1))
         elif isinstance(d, Blocked):
-            out.append((0, -size % d.block_size))
+            out.append((0, -size % max(d.block_size, 1)))
         else:
             out.append((0, 0))
     return out

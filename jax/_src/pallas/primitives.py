@@ -7,8 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from jax._src import api_util, config, core, debugging, dtypes, traceback_util
-from jax._src.checkify.errors import debug_check as debug_check_of_checkify
+from jax._src import api_util, core, debugging, dtypes, traceback_util
 from jax._src.core import AbstractRef, ClosedJaxpr, Primitive, ShapedArray, typeof
 from jax._src.interpreters import ad, batching, mlir, partial_eval as pe
 from jax._src.lax import lax
@@ -352,24 +351,3 @@ def debug_print(fmt: str, *args: Any) -> None:
     x is 0.0
     """
     debugging.debug_print(fmt, *args)
-
-
-enable_debug_checks = config.pallas_enable_debug_checks
-enable_poison_buffers = config.pallas_poison_buffers
-
-
-def debug_check(condition: Any, message: str) -> None:
-    """Check a condition in a kernel, if `pl.enable_debug_checks` is set; otherwise do nothing.
-
-    Args:
-      condition: boolean scalar.
-      message: what the error says.
-
-    >>> def kernel(x_ref, o_ref):
-    ...   pl.debug_check(x_ref[0] > 0, "not positive")
-    ...   o_ref[...] = x_ref[...]
-    >>> x = jnp.arange(4.)
-    >>> _ = pl.pallas_call(kernel, x, interpret=True)(x)
-    """
-    if enable_debug_checks.value:
-        debug_check_of_checkify(condition, message)

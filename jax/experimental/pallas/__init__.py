@@ -1,6 +1,11 @@
 """Pallas: kernels written in Python."""
 
+from jax._src.config import (
+    pallas_enable_debug_checks as enable_debug_checks,
+    pallas_poison_buffers as enable_poison_buffers,
+)
 from jax._src.indexing import Slice as Slice, ds as ds, dslice as dslice
+from jax._src.lazy_names import lazy_names
 from jax._src.pallas import call_rules as _call_rules
 from jax._src.pallas.blocks import (
     BlockDim as BlockDim,
@@ -34,11 +39,8 @@ from jax._src.pallas.helpers import (
 from jax._src.pallas.memory import MemoryRef as MemoryRef, MemorySpace as MemorySpace
 from jax._src.pallas.pallas_call import pallas_call as pallas_call, pallas_call_p as pallas_call_p
 from jax._src.pallas.primitives import (
-    debug_check as debug_check,
     debug_print as debug_print,
     delay as delay,
-    enable_debug_checks as enable_debug_checks,
-    enable_poison_buffers as enable_poison_buffers,
     multiple_of as multiple_of,
     num_programs as num_programs,
     program_id as program_id,
@@ -50,3 +52,5 @@ from jax._src.state.discharge import run_state as run_state
 
 ANY = MemorySpace.ANY
 HOST = MemorySpace.HOST
+
+__getattr__, __dir__ = lazy_names(__name__, {"jax._src.pallas.checks": ("debug_check",)})
