@@ -1,5 +1,6 @@
 """`jax.export`: exported programs; files that the oracle wrote and reads, in the table."""
 
+import dataclasses
 import gc
 import pathlib
 import re
@@ -260,6 +261,24 @@ def test_module_of_other_types():
             broken.call(x4)
         with pytest.raises(ValueError, match="cannot be read"):
             broken.mlir_module()
+
+
+def test_modules_of_operations_with_wrong_types(capfd):
+    """The reasons that MLIR has are part of the error, not printed."""
+    exported = export.export(jax.jit(lambda x: x[1:3]))(x4)
+    module = bytes(exported.mlir_module_serialized)
+    found = []
+    for old, new in ((1, 9), (3, 77)):
+        value = old.to_bytes(8, "little")
+        data = module.replace(value, new.to_bytes(8, "little"))
+        assert data != module
+        damaged = dataclasses.replace(exported, mlir_module_serialized=data)
+        with pytest.raises(ValueError, match="cannot be read: its bytes are damaged") as info:
+            damaged.call(x4)
+        found.append(str(info.value))
+    assert "start index 9 is larger than limit index 3 in dimension 0, at loc(" in found[0]
+    assert "limit index 77 is larger than dimension size 4 in dimension 0, at loc(" in found[1]
+    assert not capfd.readouterr().err
 
 
 def test_unregistered_classes_and_effects():

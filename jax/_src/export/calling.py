@@ -360,11 +360,28 @@ def parse_module(exported: Exported, context: Any) -> Any:
       ValueError: the bytes are not a module.
     """
     data = exported.mlir_module_serialized
+    reasons: list[str] = []  # those of MLIR, which the exception does not have
+    handler = context.attach_diagnostic_handler(lambda d: _add_reason(reasons, d))
     try:
         check_module(data)
         return _jax.mlir.deserialize_portable_artifact(data, context)
     except (ValueError, JaxRuntimeError, ir.MLIRError) as err:
         raise ValueError(
             f"The StableHLO module of the exported function '{exported.fun_name}' cannot be read: its "
-            f"bytes are damaged, or of a newer version than {hlo.get_current_version()} ({err})"
+            f"bytes are damaged, or of a newer version than {hlo.get_current_version()} "
+            f"({'; '.join([str(err), *reasons])})"
         ) from err
+    finally:
+        handler.detach()
+
+
+_MAX_REASONS = 3
+
+
+def _add_reason(reasons: list[str], diagnostic: Any) -> bool:
+    if diagnostic.severity == ir.DiagnosticSeverity.ERROR and len(reasons) < _MAX_REASONS:
+        try:
+            reasons.append(f"{diagnostic.message}, at {diagnostic.location}")
+        except (RuntimeError, UnicodeDecodeError):  # damaged names
+            reasons.append("an error whose message is no text")
+    return True
