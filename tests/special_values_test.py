@@ -9,6 +9,12 @@ from special_values_scenarios import INFINITE, NAN, NANS, OPERATIONS, ZERO, log2
 
 import jax
 import jax.numpy as jnp
+from jax import lax
+from jax._src import config, xla_bridge
+from jax.sharding import AxisType, PartitionSpec as P
+
+if not xla_bridge.backends_are_initialized():
+    config.update("jax_num_cpu_devices", 4)
 
 reference, test_reference, _ = case_tests(__file__)
 
@@ -105,3 +111,44 @@ def test_the_error_names_the_operation_of_an_infinity(name):
     with jax.debug_infs(True), pytest.raises(FloatingPointError) as caught:
         jax.block_until_ready(INFINITE[name][0]())
     assert re.match(r"invalid value \(inf\) encountered in [\w<>]+", str(caught.value))
+
+
+def reciprocal(x):
+    return x * (1 / (x - 3))  # the first operation with an infinity
+
+
+INSIDE = {
+    "jit": jax.jit(reciprocal),
+    "checkpoint": jax.checkpoint(reciprocal),
+    "cond": lambda x: lax.cond(True, reciprocal, lambda x: x, x),
+    "cond of each device": lambda x: lax.cond(x[0] > 1, reciprocal, lambda x: x, x),
+    "switch": lambda x: lax.switch(1, [jnp.sin, reciprocal], x),
+    "while": lambda x: lax.while_loop(lambda c: c[0] < 1, lambda c: (c[0] + 1, reciprocal(c[1])), (0, x))[1],
+    "scan": lambda x: lax.scan(lambda c, _: (c, reciprocal(x)), x, None, length=2)[1],
+    "jit of scan in cond": jax.jit(lambda x: lax.cond(x[0] > 1, lambda x: lax.map(reciprocal, x), lambda x: x, x)),
+    "closure": lambda x: lax.map(lambda y: reciprocal(y) + x, x),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", INSIDE)
+def test_operations_inside_of_functions_on_each_device(name):
+    x, f = jnp.arange(4.0), INSIDE[name]
+    mesh = jax.make_mesh((4,), ("i",), axis_types=(AxisType.Auto,))
+    mapped = jax.shard_map(f, mesh=mesh, in_specs=P("i"), out_specs=P("i"))
+    for run in (mapped, jax.jit(mapped), lambda x: jax.pmap(lambda x: f(x[None]))(x)):
+        with jax.debug_infs(True), pytest.raises(FloatingPointError) as caught:
+            jax.block_until_ready(run(x))
+        text = str(caught.value)
+        assert re.match(
+            r"invalid value \(inf\) encountered in div\n  at \S*_test.py:\d+:\d+ \(reciprocal\)",
+            text,
+        ), text
+
+
+def test_operations_that_need_other_devices():
+    """Where operations cannot run on one device alone, the error names the operation around them."""
+    mesh = jax.make_mesh((4,), ("i",), axis_types=(AxisType.Auto,))
+    f = lambda x: lax.scan(lambda c, _: (c, reciprocal(lax.psum(x, "i") - 3)), x, None, length=2)[1]
+    mapped = jax.shard_map(f, mesh=mesh, in_specs=P("i"), out_specs=P(None, "i"))
+    with jax.debug_infs(True), pytest.raises(FloatingPointError, match="encountered in scan"):
+        jax.block_until_ready(mapped(jnp.arange(4.0)))

@@ -404,6 +404,12 @@ def _one_by_one(args: Sequence[Any], params: dict[str, Any]) -> list[Any]:
         for v, (x, spec) in zip(eqn.outvars, run(part, None)):
             env[v] = x, spec, True
         results = [env[v][0] for v in eqn.outvars]
+        if any(core.jaxprs_in_params(eqn.params)) and special_values.first_kind(results):
+            own = jaxpr.replace(
+                invars=invars, outvars=invars, eqns=[], effects=core.no_effects,
+                debug_info=jaxpr.debug_info.with_unknown_names(),
+            )  # fmt: skip
+            _check_inside(eqn, dict(zip(invars, [x for x, _ in run(own, None)])), params)
         special_values.check_results(eqn.primitive.name, operands, results, eqn.source_info)
     results = [v for v in dict.fromkeys(jaxpr.outvars) if type(v) is not Literal]
     last = jaxpr.replace(
@@ -411,6 +417,32 @@ def _one_by_one(args: Sequence[Any], params: dict[str, Any]) -> list[Any]:
         debug_info=jaxpr.debug_info.with_unknown_names(),
     )  # fmt: skip
     return [x for x, _ in run(last, params["out_specs"])]
+
+
+def _check_inside(eqn: core.JaxprEqn, values: dict[Any, Any], params: dict[str, Any]) -> None:
+    """Run an operation that has functions on each device alone, so that errors name their parts.
+
+    Args:
+      eqn: the operation.
+      values: its operands, as residuals.
+      params: those of the `shard_map`.
+    """
+    shards = {
+        v: {s.device: s.data[0] if has_new_dimension(v.aval, params) else s.data for s in shards}
+        for v, shards in ((v, x.addressable_shards) for v, x in values.items())
+    }
+    for device in programs.concrete_mesh(params["mesh"], list(values.values())).devices.flat:
+        if any(device not in x for x in shards.values()):
+            continue
+        names = list(shards)
+        own = [shards[v][device] for v in names]
+        with core.set_current_trace(eval_trace), without_mesh():
+            try:
+                core.eval_jaxpr(core.Jaxpr([], names, eqn.outvars, [eqn], eqn.effects), [], *own)
+            except FloatingPointError:
+                raise
+            except Exception:  # a part needs the other devices: the whole is named
+                return
 
 
 shard_map_p.def_impl(_impl)
