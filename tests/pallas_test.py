@@ -116,6 +116,20 @@ def test_empty_arrays():
     assert s.call(s.copy, s.like((0, 4)))(jnp.zeros((0, 4))).shape == (0, 4)
 
 
+def test_options_and_references_outside_of_kernels():
+    options = pltpu.CompilerParams(dimension_semantics=["parallel"], flags={"a": 1})
+    same = pltpu.CompilerParams(dimension_semantics=("parallel",), flags={"a": 1})
+    assert options == same and hash(options) == hash(same)
+    assert isinstance(options, pl.CompilerParams)
+    np.testing.assert_array_equal(s.call(s.copy, x8, compiler_params=options)(x8), x8)
+    with pytest.raises(TypeError, match="compiler_params, got 3"):
+        s.call(s.copy, x8, compiler_params=3)
+    found = jax.make_jaxpr(lambda: pl.empty_ref_like(pltpu.VMEM((3,), jnp.float32))[...])()
+    assert "Ref<vmem>{f32[3]} = new_ref[kind=None memory_space=vmem]" in str(found)
+    with pytest.raises(ValueError, match="empty_ref_like does not support.*list"):
+        pl.empty_ref_like([x8])
+
+
 def test_debug_checks():
     def kernel(x_ref, o_ref):
         pl.debug_check(x_ref[0] > 0, "not positive")

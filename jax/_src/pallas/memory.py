@@ -8,7 +8,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from jax._src import dtypes
-from jax._src.core import AbstractRef, AbstractValue, ShapedArray
+from jax._src.core import AbstractRef, AbstractValue, ShapedArray, ShapeDtypeStruct
+from jax._src.lax import lax
+from jax._src.state.primitives import new_ref_p
 
 
 class MemorySpace(enum.Enum):
@@ -80,3 +82,28 @@ def ref_aval_of(what: Any, where: str) -> AbstractRef:
             f"type {type(what)}."
         )
     return make()
+
+
+def empty_ref_like(x: Any) -> Any:
+    """Make a reference to an array without values, outside of kernels.
+
+    Args:
+      x: the type of the reference, such as `pltpu.VMEM((8, 128), jnp.float32)`, or a
+        `jax.ShapeDtypeStruct`, for `pl.ANY`.
+
+    Raises:
+      ValueError: if it is something else.
+
+    >>> pl.empty_ref_like(jax.ShapeDtypeStruct((2, 3), jnp.float32)).shape
+    (2, 3)
+    """
+    if isinstance(x, ShapeDtypeStruct):
+        x = memory_ref(x.shape, x.dtype, MemorySpace.ANY)
+    if not hasattr(x, "get_ref_aval"):
+        raise ValueError(
+            f"empty_ref_like does not support {type(x)}: give it the type of a reference, such as "
+            "pltpu.VMEM((8, 128), jnp.float32), or a jax.ShapeDtypeStruct."
+        )
+    aval = x.get_ref_aval()
+    value = lax.empty(aval.shape, aval.dtype)
+    return new_ref_p.bind(value, memory_space=aval.memory_space, kind=None)

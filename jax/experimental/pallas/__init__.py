@@ -20,6 +20,7 @@ from jax._src.pallas.blocks import (
     no_block_spec as no_block_spec,
     squeezed as squeezed,
 )
+from jax._src.pallas.compiler_params import CompilerParams as CompilerParams
 from jax._src.pallas.cost_estimate import (
     CostEstimate as CostEstimate,
     estimate_cost as estimate_cost,
@@ -36,7 +37,11 @@ from jax._src.pallas.helpers import (
     strides_from_shape as strides_from_shape,
     when as when,
 )
-from jax._src.pallas.memory import MemoryRef as MemoryRef, MemorySpace as MemorySpace
+from jax._src.pallas.memory import (
+    MemoryRef as MemoryRef,
+    MemorySpace as MemorySpace,
+    empty_ref_like as empty_ref_like,
+)
 from jax._src.pallas.pallas_call import pallas_call as pallas_call, pallas_call_p as pallas_call_p
 from jax._src.pallas.primitives import (
     debug_print as debug_print,
@@ -53,4 +58,4 @@ from jax._src.state.discharge import run_state as run_state
 ANY = MemorySpace.ANY
 HOST = MemorySpace.HOST
 
-__getattr__, __dir__ = lazy_names(__name__, {"jax._src.pallas.checks": ("debug_check",)})
+__getattr__, __dir__ = lazy_names(__name__, {"jax._src.pallas.checks": ("debug_check",)}, ("tpu",))

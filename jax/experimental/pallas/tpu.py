@@ -1,8 +1,11 @@
 """Kernels for TPUs."""
 
 from jax._src.pallas.mosaic.core import (
+    CompilerParams as CompilerParams,
+    GridDimensionSemantics as GridDimensionSemantics,
     MemorySpace as MemorySpace,
     PrefetchScalarGridSpec as PrefetchScalarGridSpec,
+    SideEffectType as SideEffectType,
 )
 
 VMEM = MemorySpace.VMEM
@@ -11,3 +14,7 @@ SMEM = MemorySpace.SMEM
 CMEM = MemorySpace.CMEM
 HBM = MemorySpace.HBM
 SEMAPHORE = MemorySpace.SEMAPHORE
+PARALLEL = GridDimensionSemantics.PARALLEL
+CORE_PARALLEL = GridDimensionSemantics.CORE_PARALLEL
+SUBCORE_PARALLEL = GridDimensionSemantics.SUBCORE_PARALLEL
+ARBITRARY = GridDimensionSemantics.ARBITRARY

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 import enum
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal
 
 from jax._src.core import AbstractRef, ShapedArray
 from jax._src.pallas.blocks import no_block_spec
@@ -59,3 +59,97 @@ class PrefetchScalarGridSpec(GridSpec):
 
     def scalar_ref_aval(self, aval: Any) -> AbstractRef:
         return AbstractRef(ShapedArray(aval.shape, aval.dtype), MemorySpace.SMEM)
+
+
+class GridDimensionSemantics(enum.Enum):
+    """In which order, and where, the points along a dimension of the grid are run."""
+
+    PARALLEL = "parallel"
+    CORE_PARALLEL = "core_parallel"
+    SUBCORE_PARALLEL = "subcore_parallel"
+    ARBITRARY = "arbitrary"
+
+
+DimensionSemantics = (
+    Literal["parallel", "core_parallel", "subcore_parallel", "arbitrary"] | GridDimensionSemantics
+)
+
+
+class SideEffectType(enum.Enum):
+    """Which other uses of a kernel the compiler may drop, or take for the same."""
+
+    PURE = "pure"
+    DATAFLOW_SIDE_EFFECTING = "dataflow_side_effecting"
+    SIDE_EFFECTING = "side_effecting"
+
+
+@dataclasses.dataclass(frozen=True)
+class CompilerParams:
+    """Options for Mosaic's compiler. Interpreted kernels run the same with any of them.
+
+    Args:
+      dimension_semantics: for each dimension of the grid, whether its points can be run in any order
+        (`"parallel"`) or one after the other (`"arbitrary"`).
+      allow_input_fusion: for each argument, whether what computes it may become part of the kernel.
+      vmem_limit_bytes: how much vector memory the kernel may use.
+      collective_id: which barrier semaphore it uses.
+      has_side_effects: whether it must not be dropped or shared.
+      flags: flags of the compiler.
+      internal_scratch_in_bytes: scratch memory for the compiler.
+      serialization_format: the version of the format of the kernel's module.
+      disable_bounds_checks, disable_semaphore_checks: whether to leave out checks.
+      skip_device_barrier: whether not to wait for other devices before.
+      allow_collective_id_without_custom_barrier: whether collective_id is allowed without a barrier.
+      shape_invariant_numerics: whether results do not depend on sizes of blocks.
+      use_tc_tiling_on_sc: whether SparseCores tile as TensorCores.
+      needs_layout_passes: whether layouts of vectors are inferred.
+      fuse_transposed_lhs_in_matmul: whether transposes become part of products.
+    """
+
+    dimension_semantics: Sequence[DimensionSemantics] | None = None
+    allow_input_fusion: Sequence[bool] | None = None
+    vmem_limit_bytes: int | None = None
+    collective_id: int | None = None
+    has_side_effects: bool | SideEffectType = False
+    flags: Mapping[str, Any] | None = None
+    internal_scratch_in_bytes: int | None = None
+    serialization_format: int = 1
+    disable_bounds_checks: bool = False
+    disable_semaphore_checks: bool = False
+    skip_device_barrier: bool = False
+    allow_collective_id_without_custom_barrier: bool = False
+    shape_invariant_numerics: bool = True
+    use_tc_tiling_on_sc: bool | None = None
+    needs_layout_passes: bool = True
+    fuse_transposed_lhs_in_matmul: bool = False
+
+    def __post_init__(self) -> None:
+        # Options are parameters of a primitive, and so must be hashable.
+        for name in ("dimension_semantics", "allow_input_fusion"):
+            value = getattr(self, name)
+            if value is not None:
+                object.__setattr__(self, name, tuple(value))
+        if self.flags is not None and not isinstance(self.flags, Flags):
+            object.__setattr__(self, "flags", Flags(self.flags))
+
+
+class Flags(Mapping[str, Any]):
+    """A mapping that is hashable."""
+
+    def __init__(self, items: Mapping[str, Any]):
+        self._items = dict(items)
+
+    def __getitem__(self, name: str) -> Any:
+        return self._items[name]
+
+    def __iter__(self) -> Any:
+        return iter(self._items)
+
+    def __len__(self) -> int:
+        return len(self._items)
+
+    def __hash__(self) -> int:
+        return hash(frozenset(self._items.items()))
+
+    def __repr__(self) -> str:
+        return f"Flags({self._items})"
