@@ -13,7 +13,7 @@ from pathlib import Path
 
 import interpreters
 import versions
-from bazel_commands import Parser, output_of
+from bazel_commands import WHEELS, Parser, output_of
 from environment import SetupError, UsageError, prepare, release_environment, say
 from matrix import PINNED, PYTHONS, pins
 from processes import call
@@ -159,26 +159,35 @@ def make(
 ) -> None:
     """Builds with Bazel; with `of` from nothing (no cache, another output folder), what these files come from."""
     options = [f"--bazel_options={option}" for option in settings]
+    program = [sys.executable, str(root / "build" / "build.py")]
     if of is not None:
         options = [o for o in options if "cache" not in o]
         options.append(f"--bazel_startup_options=--output_base={scratch}")
+    try:
+        for wheels, python, machine in BUILDS if of is None else builds_of(of):
+            command = [*program, "build", f"--wheels={wheels}", f"--output_path={output}"]
+            command += [f"--python_version={python}", f"--config={machine}", *options]
+            command += ["--sdist"] if {"all", "jax"} & set(wheels.split(",")) else []
+            if call(command, folder=root):
+                raise SetupError(
+                    f"{wheels} cannot be built for Python {python} and {machine} (see above)"
+                )
+    finally:
+        if scratch.exists():
+            call([*program, "bazel", f"--output_base={scratch}", "shutdown"], folder=root)
+            make_writable(scratch)
+
+
+def builds_of(files: list[Path]) -> Iterator[tuple[str, str, str]]:
+    """What of `BUILDS` some files come from."""
     for wheels, python, machine in BUILDS:
         tag = f"-cp{python.replace('.', '')}-"
-        built = [p for p in of or () if wheels == "all" or (tag in p.name and machine in p.name)]
-        if of is not None and not built:
-            continue
-        command = [sys.executable, str(root / "build" / "build.py"), "build", f"--wheels={wheels}"]
-        command += [f"--python_version={python}", f"--config={machine}", f"--output_path={output}"]
-        command += ["--sdist"] if wheels == "all" else []
-        if call([*command, *options], folder=root):
-            raise SetupError(
-                f"{wheels} cannot be built for Python {python} and {machine} (see above)"
-            )
-    if of is not None:
-        subprocess.run(
-            [*command[:2], "bazel", f"--output_base={scratch}", "shutdown"], cwd=root, check=False
-        )
-        make_writable(scratch)
+        here = [p.name for p in files if p.name.endswith("-none-any.whl")]
+        here += [p.name for p in files if tag in p.name and p.stem.endswith(machine)]
+        stems = {name.partition("-")[0] for name in here}
+        names = WHEELS if wheels == "all" else [wheels]
+        if found := [name for name in names if name.replace("-", "_") in stems]:
+            yield ",".join(found), python, machine
 
 
 def make_writable(folder: Path) -> None:

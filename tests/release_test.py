@@ -130,6 +130,31 @@ def test_same_bytes(tmp_path):
     assert problems[2] == "the second build has no such file"
 
 
+def test_what_is_built(tmp_path, monkeypatch):
+    commands = []
+    monkeypatch.setattr(release, "call", lambda command, folder: commands.append(command[2:]) or 0)
+    release.make(ROOT, tmp_path / "dist", ["--disk_cache=/x", "--jobs=2"], tmp_path / "first")
+    assert [c[1].removeprefix("--wheels=") for c in commands] == ["all", *["jaxlib-ext"] * 3]
+    assert all("--bazel_options=--disk_cache=/x" in c for c in commands)
+    names = ["jax-1.0-py3-none-any.whl", "jax_tpu_plugin-1.0-py3-none-any.whl", "jax-1.0.tar.gz"]
+    names += ["jaxlib_ext-1.0-cp312-abi3-manylinux_2_27_aarch64.whl"]
+    commands.clear()
+    again = tmp_path / "second"
+    again.mkdir()
+    release.make(ROOT, tmp_path, ["--disk_cache=/x"], again, [Path(name) for name in names])
+    *builds, end = commands
+    assert [c[1] for c in builds] == ["--wheels=jax,jax-tpu-plugin", "--wheels=jaxlib-ext"]
+    assert ["--sdist" in c for c in builds] == [True, False]
+    assert {"--python_version=3.12", "--config=aarch64"} <= {*builds[1]}
+    for command in builds:
+        assert f"--bazel_startup_options=--output_base={again}" in command
+        assert "--bazel_options=--disk_cache=/x" not in command
+    assert end == ["bazel", f"--output_base={again}", "shutdown"]
+    monkeypatch.setattr(release, "call", lambda command, folder: 1)
+    with pytest.raises(environment.SetupError, match=r"all cannot be built for Python 3\.11"):
+        release.make(ROOT, tmp_path, [], again)
+
+
 def test_wheels_of_each_python():
     names = ["jax-1.0-py3-none-any.whl", "jaxlib_ext-1.0-cp311-cp311-manylinux_2_27_x86_64.whl"]
     names += [f"jaxlib_ext-1.0-cp312-abi3-manylinux_2_27_{m}.whl" for m in ("aarch64", "x86_64")]
