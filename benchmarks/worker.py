@@ -22,6 +22,7 @@ import traceback
 import debug_modes  # noqa: F401 (adds benchmarks)
 import exports  # noqa: F401 (adds benchmarks)
 import jaxlib.version
+import kernels  # noqa: F401 (adds benchmarks)
 import libraries  # noqa: F401 (adds benchmarks)
 import loops  # noqa: F401 (adds benchmarks)
 import numerics  # noqa: F401 (adds benchmarks)
