@@ -11,12 +11,14 @@ import sys
 import types
 import warnings
 
-# What this package does not have (yet), and what is of no use outside of a cloud or of a test.
+# What this package does not have (yet), what is of no use outside of a cloud or of a test, and names that are
+# those of the jaxlib that is there.
 ABSENT = (
     "jax.cloud_tpu_init",
     "jax.experimental.jax2tf",
     "jax.experimental.mosaic",
     "jax.experimental.pallas",
+    "jax.extend.mlir",
     "jax.extend.pallas",
     "jax.tools",
 )
