@@ -45,6 +45,13 @@ class ScanTest(jtu.JaxTestCase):
         check_grads(f, (w, xs[0], xs), order=2, rtol=3e-2, atol=3e-2)
         check_grads(jax.vmap(f, (None, 0, None)), (w, xs, xs), order=1, rtol=3e-2, atol=3e-2)
 
+    def test_weak_types_of_cotangents(self):
+        sum_of = lambda xs, init: lax.scan(lambda c, x: (c + x, None), init, xs)[0]
+        cts = jax.grad(sum_of, (0, 1))(np.ones(3, F), 0.5)  # the loop makes the carry strong
+        self.assertEqual([ct.weak_type for ct in cts], [False, False])
+        power = lambda init: lax.scan(lambda c, _: (c * 2.0, None), init, None, length=3)[0]
+        self.assertTrue(jax.grad(power)(0.5).weak_type)
+
     def test_length_0(self):
         f = lambda c, x: (c * x, {"y": jnp.sin(x)})
         carry, ys = lax.scan(f, F(2), np.ones((0, 3), F)[:, 0])

@@ -6,13 +6,13 @@ takes (consts, carry, one slice of each of xs) and returns (carry, one slice of 
 
 import functools
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from jax._src import ad_util, core, dtypes, source_info_util, traceback_util
 from jax._src.ad_util import Zero
-from jax._src.core import ClosedJaxpr, Primitive, no_effects
+from jax._src.core import ClosedJaxpr, Primitive, no_effects, typeof
 from jax._src.interpreters import ad, batching, mlir, partial_eval as pe
 from jax._src.interpreters.split_rules import (
     Flow,
@@ -241,6 +241,7 @@ def transposed_body(
     nz_xs: list[bool] = []
     in_avals = jaxpr.in_avals
     out_avals = jaxpr.out_avals
+    lin_xs = [a for a, lin in zip(in_avals[num_consts + num_carry :], xs_lin) if lin]
 
     def run(*args):
         known_consts, ct_consts, ct_carry, ct_ys, known_xs = split_at(args, nk, nl, num_carry, n_ys)
@@ -265,8 +266,8 @@ def transposed_body(
         nz_xs[:] = [type(ct) is not Zero for ct in new_xs]
         return [
             *new_consts,
-            *[ad.instantiate_zeros(ct) for ct in new_carry],
-            *[ct for ct in new_xs if type(ct) is not Zero],
+            *[_as_strong(ad.instantiate_zeros(ct), a) for ct, a in zip(new_carry, out_avals)],
+            *[_as_strong(ct, a) for ct, a in zip(new_xs, lin_xs) if type(ct) is not Zero],
         ]
 
     consts_avals, carry_avals, xs_avals = split_at(in_avals, num_consts, num_carry)
@@ -283,6 +284,13 @@ def transposed_body(
     kept = [False] * nk + [True] * (len(avals) - nk - num_kx) + [False] * num_kx
     new, used = pe.dce_jaxpr(new, [True] * len(new.outvars), kept)
     return ClosedJaxpr(new, consts), tuple(nz_xs), used
+
+
+def _as_strong(ct: Any, aval: Any) -> Any:
+    """Make a cotangent strongly typed, if `aval` is. The body may make a weakly typed carry strong."""
+    if typeof(ct).weak_type and not aval.weak_type:
+        return lax.convert_type(ct, weak_type=False)
+    return ct
 
 
 def _scan_transpose_mixed(
