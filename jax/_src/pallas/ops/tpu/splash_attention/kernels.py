@@ -228,6 +228,22 @@ def _segments(ids: Any, bq: int, bkv: int, query_at: Any, key_at: Any) -> list[O
     ]
 
 
+def _backward_operands(
+    q: Any, k: Any, v: Any, ids: Any, do: Any, lse: Any, delta: Any, bq: int, bkv: int, query_at: Any,
+    key_at: Any, settings: Settings,
+) -> list[Operand | None]:  # fmt: skip
+    row = BlockSpec((None, bq), lambda *i: query_at(*i))
+    return [
+        _sequence_blocks(q, bq, settings.q_minor, query_at),
+        _sequence_blocks(k, bkv, settings.k_minor, key_at),
+        _sequence_blocks(v, bkv, settings.v_minor, key_at),
+        *_segments(ids, bq, bkv, query_at, key_at),
+        _sequence_blocks(do, bq, False, query_at),
+        Operand(lse, row),
+        Operand(delta, row),
+    ]
+
+
 def _score_gradients(
     q: Any, k: Any, v: Any, do: Any, lse: Any, delta: Any, kind: Any, partial_ref: Any, pair: Any,
     settings: Settings, columns: Any,
@@ -283,15 +299,8 @@ def backward_queries(
         def _():
             dq_ref[...] = acc_ref[...].astype(dq_ref.dtype)
 
-    row = BlockSpec((None, bq), lambda *i: query_at(*i))
     operands = [
-        _sequence_blocks(q, bq, settings.q_minor, query_at),
-        _sequence_blocks(k, bkv, settings.k_minor, key_at),
-        _sequence_blocks(v, bkv, settings.v_minor, key_at),
-        *_segments(ids, bq, bkv, query_at, key_at),
-        _sequence_blocks(do, bq, False, query_at),
-        Operand(lse, row),
-        Operand(delta, row),
+        *_backward_operands(q, k, v, ids, do, lse, delta, bq, bkv, query_at, key_at, settings),
         _partial_blocks(table, bq, bkv, lambda h, i, w: (h, i, w)),
     ]
     out_spec = BlockSpec((None, bq, depth), lambda h, i, *_: (h, i, 0))
@@ -362,15 +371,8 @@ def backward_keys(
             dk_ref[...] = dk_acc[...].astype(dk_ref.dtype)
             dv_ref[...] = dv_acc[...].astype(dv_ref.dtype)
 
-    row = BlockSpec((None, bq), lambda *i: query_at(*i))
     operands = [
-        _sequence_blocks(q, bq, settings.q_minor, query_at),
-        _sequence_blocks(k, bkv, settings.k_minor, key_at),
-        _sequence_blocks(v, bkv, settings.v_minor, key_at),
-        *_segments(ids, bq, bkv, query_at, key_at),
-        _sequence_blocks(do, bq, False, query_at),
-        Operand(lse, row),
-        Operand(delta, row),
+        *_backward_operands(q, k, v, ids, do, lse, delta, bq, bkv, query_at, key_at, settings),
         _partial_blocks(table, bq, bkv, lambda h, j, w: (h, 0, j, w)),
     ]
     out_shape = [

@@ -94,30 +94,24 @@ def _of_shape(other: Mask, shape: tuple[int, ...]) -> Mask:
 
 
 @dataclasses.dataclass(frozen=True)
-class LogicalOr(Mask):
-    """What either of two masks has."""
-
+class _Combined(Mask):
     left: Mask
     right: Mask
 
     @property
     def shape(self) -> tuple[int, ...]:
         return self.left.shape
+
+
+class LogicalOr(_Combined):
+    """What either of two masks has."""
 
     def __getitem__(self, index: Any) -> np.ndarray:
         return self.left[index] | self.right[index]
 
 
-@dataclasses.dataclass(frozen=True)
-class LogicalAnd(Mask):
+class LogicalAnd(_Combined):
     """What both of two masks have."""
-
-    left: Mask
-    right: Mask
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        return self.left.shape
 
     def __getitem__(self, index: Any) -> np.ndarray:
         return self.left[index] & self.right[index]
