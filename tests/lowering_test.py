@@ -3,6 +3,7 @@
 import logging
 import types
 import warnings
+import weakref
 
 import numpy as np
 import pytest
@@ -466,6 +467,18 @@ class TestCompiled:
     def test_transformations(self):
         with pytest.raises(TypeError, match="Cannot apply JAX transformations"):
             jax.grad(lambda x: self.compiled(x, k=np.float32(1))["a"].sum())(X3)
+
+    @parameterized.parameters(jax.jit, jax.grad, jax.vmap, jax.checkpoint, jax.pmap)
+    def test_transformations_of_itself(self, transform):
+        compiled = jax.jit(lax.sin).lower(X3).compile()
+        with pytest.raises(TypeError, match="Cannot apply JAX transformations"):
+            transform(compiled)(np.ones((1, 3), np.float32))
+
+    def test_weak_references(self):
+        traced = jax.jit(lax.sin).trace(X3)
+        lowered = traced.lower()
+        for stage in (traced, lowered, lowered.compile()):
+            assert weakref.ref(stage)() is stage
 
     def test_wrapped(self):
         assert isinstance(jax.jit(lax.sin), jax.stages.Wrapped)

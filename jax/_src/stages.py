@@ -58,7 +58,7 @@ class ArgInfo:
 
 
 class _Stage:
-    __slots__ = ("in_tree", "_infos")
+    __slots__ = ("in_tree", "_infos", "__weakref__")
 
     def __init__(self, in_tree: PyTreeDef, infos: Sequence[ArgInfo]):
         self.in_tree = in_tree  # of (args, kwargs)
