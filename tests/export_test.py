@@ -23,7 +23,7 @@ import jax
 import jax.numpy as jnp
 from jax import export
 from jax._src import config, core, effects, errors, test_util as jtu
-from jax._src.export import _export, bytecode, serialization
+from jax._src.export import _export, bytecode, calling, serialization
 from jax._src.export.bytecode import check_module
 from jax._src.export.versions import stablehlo_version
 from jax._src.interpreters import mlir
@@ -585,9 +585,16 @@ def test_calls_use_programs_again():
     with jtu.count_jit_compilation_cache_miss() as count:
         second.call(x4), gradient(x4)
     assert count() == 0
+    data = bytes(exported.serialize())
+    del exported, first, second, gradient
+    gc.collect()
+    with jtu.count_jit_compilation_cache_miss() as count:
+        export.deserialize(data).call(x4)
+    assert count() == 0
 
 
 def test_programs_are_freed():
+    """Those of eager calls when others have been called, or caches are cleared."""
     for use in (
         lambda e: e.call(x4),
         lambda e: jax.grad(lambda x: e.call(x).sum())(x4),
@@ -598,8 +605,10 @@ def test_programs_are_freed():
         use(exported)
         reference_to = weakref.ref(exported)
         del exported
+        calling.eager_program.cache_clear()
         gc.collect()
         assert reference_to() is None
+    assert calling.eager_program.cache_info().maxsize == 16
 
 
 if __name__ == "__main__":

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import weakref
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from jax._src import config, core, custom_derivatives, dispatch, traceback_util
+from jax._src import config, core, custom_derivatives, dispatch, traceback_util, util
 from jax._src.core import Primitive
 from jax._src.errors import JaxRuntimeError
 from jax._src.export.bytecode import check_module
@@ -66,18 +65,15 @@ call_exported_p = Primitive("call_exported", multiple_results=True)
 call_exported_p.operands_vary_alike = True
 
 
-# Eager calls: each program has a compiled one of its own, so that both are freed together. Equal
-# programs share it.
+# Eager calls: each program has a compiled one of its own, so that both are freed together. The last
+# ones stay, so that a program that is read from bytes for each call is compiled once.
 
-_with_eager_program: weakref.WeakKeyDictionary[Any, weakref.ref[Any]] = weakref.WeakKeyDictionary()
+_KEPT_PROGRAMS = 16
 
 
+@util.cache(max_size=_KEPT_PROGRAMS, trace_context_in_key=False)
 def eager_program(exported: Exported) -> Any:
-    """A native callable of flat arguments that compiles the program."""
-    equal = _with_eager_program.get(exported)
-    other = None if equal is None else equal()
-    if other is not None:
-        return other._eager_program
+    """A native callable of flat arguments that compiles the program. Equal programs share it."""
 
     def run(*args):
         if core.trace_ctx.trace is core.eval_trace:  # jax_disable_jit does not apply to primitives
@@ -85,7 +81,6 @@ def eager_program(exported: Exported) -> Any:
                 return program(*args)
         return call_exported_p.bind(*args, exported=exported)
 
-    _with_eager_program[exported] = weakref.ref(exported)
     program = dispatch.compile_alone(run, call_exported_p.name)
     return program
 
