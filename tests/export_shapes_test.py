@@ -520,6 +520,18 @@ def test_hessenberg_of_a_symbolic_size():
         exporting(jax.ShapeDtypeStruct((a, a), np.float32))
 
 
+@pytest.mark.parametrize("x64", [False, True])
+def test_dtypes_of_specifications(x64):
+    """Those of arrays are the ones that `jit` takes; a specification keeps its own."""
+    given = [np.ones(3), np.ones(3, np.int64), np.float64(2), jax.random.key(0)]
+    with jax.enable_x64(x64):
+        specs = export.symbolic_args_specs([*given, jax.ShapeDtypeStruct((3,), "int64")], None)
+    names = ["float64", "int64", "float64", "key<fry>", "int64"]
+    if not x64:
+        names[:3] = ["float32", "int32", "float32"]
+    assert [str(s.dtype) for s in specs] == names
+
+
 def test_types_end_with_their_scope():
     """A process that reads programs again and again does not keep their symbolic dimensions."""
     (a,) = symbolic_shape("a")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from jax._src import core, tree_util
+from jax._src import core, dtypes, tree_util
 from jax._src.api_util import shaped_abstractify
 from jax._src.export.shape_poly.parsing import Parser
 from jax._src.export.shape_poly.scope import SymbolicScope
@@ -83,7 +83,7 @@ def symbolic_args_specs(
     >>> from jax import export
     >>> import numpy as np
     >>> export.symbolic_args_specs({"x": np.ones((4, 3))}, "batch, ...")
-    {'x': ShapeDtypeStruct(shape=(batch, 3), dtype=float64)}
+    {'x': ShapeDtypeStruct(shape=(batch, 3), dtype=float32)}
     """
     scope = _scope(scope, constraints)
     leaves, tree = tree_util.tree_flatten(args)
@@ -96,5 +96,8 @@ def symbolic_args_specs(
             leaf if hasattr(leaf, "shape") and hasattr(leaf, "dtype") else shaped_abstractify(leaf)
         )
         shape = symbolic_shape(spec, scope=scope, like=typed.shape)
-        structs.append(core.ShapeDtypeStruct(shape, typed.dtype))
+        dtype = typed.dtype
+        if not isinstance(leaf, core.ShapeDtypeStruct):  # those of arrays become what jit takes
+            dtype = dtypes.canonicalize_dtype(dtype, allow_extended_dtype=True)
+        structs.append(core.ShapeDtypeStruct(shape, dtype))
     return tree_util.tree_unflatten(tree, structs)
