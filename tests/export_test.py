@@ -586,8 +586,11 @@ def test_calls_use_programs_again():
     with jtu.count_jit_compilation_cache_miss() as count:
         second.call(x4), gradient(x4)
     assert count() == 0
-    data = bytes(exported.serialize())
-    del exported, first, second, gradient
+
+
+def test_programs_that_are_read_for_each_call():
+    data = bytes(sin().serialize())
+    export.deserialize(data).call(x4)
     gc.collect()
     with jtu.count_jit_compilation_cache_miss() as count:
         export.deserialize(data).call(x4)
