@@ -468,7 +468,7 @@ class TestCompiled:
         with pytest.raises(TypeError, match="Cannot apply JAX transformations"):
             jax.grad(lambda x: self.compiled(x, k=np.float32(1))["a"].sum())(X3)
 
-    @parameterized.parameters(jax.jit, jax.grad, jax.vmap, jax.checkpoint, jax.pmap)
+    @pytest.mark.parametrize("transform", [jax.jit, jax.grad, jax.vmap, jax.checkpoint, jax.pmap])
     def test_transformations_of_itself(self, transform):
         compiled = jax.jit(lax.sin).lower(X3).compile()
         with pytest.raises(TypeError, match="Cannot apply JAX transformations"):
