@@ -399,6 +399,29 @@ def test_constraints_come_before_operations_that_need_them(fun, constraint, shap
         jax.jit(lambda x: 2 * loaded.call(x) + 1)(np.zeros(shape, np.float32))
 
 
+@pytest.mark.parametrize(
+    "fun",
+    [
+        lambda x: jnp.zeros(x.shape[0] - 5).sum(),
+        lambda x: jax.lax.iota(np.int32, x.shape[0] - 5).sum(),
+        lambda x: jnp.empty(x.shape[0] - 5).sum(),
+        lambda x: jnp.tile(x, x.shape[0] - 5).sum(),
+        lambda x: jax.lax.pad(x, 0.0, [(-2, -3, 0)]).sum(),
+        lambda x: jax.lax.rng_bit_generator(jnp.zeros(4, "uint32"), (x.shape[0] - 5,))[1].sum(),
+    ],
+    ids=["zeros", "iota", "empty", "tile", "pad", "rng_bit_generator"],
+)
+def test_sizes_that_may_be_negative(fun):
+    with pytest.raises(InconclusiveDimensionOperation, match=r"\['b - 5 >= 0'\]"):
+        export.export(jax.jit(fun))(jax.ShapeDtypeStruct(symbolic_shape("b"), np.float32))
+    sizes = symbolic_shape("b", constraints=["b >= 5"])
+    exported = export.export(jax.jit(fun))(jax.ShapeDtypeStruct(sizes, np.float32))
+    x = np.ones(7, np.float32)
+    np.testing.assert_array_equal(exported.call(x), fun(x))
+    with pytest.raises(ValueError, match="constraint b >= 5"):
+        exported.call(x[:3])
+
+
 def test_scopes_are_checked_before_the_function_is_traced():
     struct = lambda: jax.ShapeDtypeStruct(symbolic_shape("n"), np.float32)
     with pytest.raises(

@@ -152,7 +152,8 @@ def _elements_below(n: Any, m: Any, k: int) -> Any:
         return 0
     if type(m) is int and k + 1 >= m:
         return n * m
-    return sum_to(n + k) - sum_to(k) - sum_to(n + k - m) + sum_to(k - m)
+    count = sum_to(n + k) - sum_to(k) - sum_to(n + k - m) + sum_to(k - m)
+    return core.max_dim(count, 0)  # it never is negative, which is not always decided
 
 
 @export

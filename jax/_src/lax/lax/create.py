@@ -254,7 +254,7 @@ def broadcasted_iota(dtype: DTypeLike, shape: Shape, dimension: int, *, out_shar
 
 
 def _iota_shape(*, dtype, shape, dimension, sharding):
-    if any(type(d) is int and d < 0 for d in shape):
+    if any(d < 0 for d in shape):
         raise TypeError(f"iota shape must have every element be nonnegative, got {shape}.")
     if not 0 <= dimension < len(shape):
         raise ValueError(
@@ -314,7 +314,7 @@ def empty(shape, dtype, *, out_sharding=None) -> Array:
 
 
 def _empty_shape(*, shape, dtype, out_sharding):
-    if any(type(d) is int and d < 0 for d in shape):
+    if any(d < 0 for d in shape):
         raise TypeError(f"empty shape must have every element be nonnegative, got {shape}.")
     return shape
 

@@ -429,7 +429,7 @@ def _pad_shape(operand, padding_value, *, padding_config):
     out = tuple(
         [lo + hi + core.dilate_dim(d, mid + 1) for (lo, hi, mid), d in zip(padding_config, shape)]
     )
-    if any(type(d) is int and d < 0 for d in out):
+    if any(d < 0 for d in out):
         raise ValueError(
             f"Dimension size after padding is not at least 0, got result shape {out}, for "
             f"padding_config {padding_config} and operand shape {shape}"

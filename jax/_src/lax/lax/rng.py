@@ -126,7 +126,7 @@ def _rng_bit_generator_shape(key, *, shape, dtype, algorithm, out_sharding):
         raise TypeError(
             f"rng_bit_generator key must be of type uint32[4] or uint64[2], got {key.str_short()}"
         )
-    if any(type(d) is int and d < 0 for d in shape):
+    if any(d < 0 for d in shape):
         raise TypeError(f"rng_bit_generator shape must be nonnegative, got {shape}.")
     return [key.shape, shape]
 

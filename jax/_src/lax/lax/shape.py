@@ -688,7 +688,7 @@ copy_p = standard_primitive(
 
 def _check_sizes(fun_name: str, arg_name: str, sizes: Sequence[Any]) -> None:
     for d in sizes:
-        if type(d) is int and d < 0:
+        if d < 0:  # of a symbolic size, an error that names the constraint if it may be
             raise TypeError(
                 f"{fun_name} {arg_name} must have every element be nonnegative, got {tuple(sizes)}."
             )
