@@ -93,8 +93,12 @@ def test_a_failing_check_does_not_hide_others(monkeypatch):
 
 
 def test_a_hanging_check_of_flags_does_not_hide_others(monkeypatch):
+    run = subprocess.run
+
     def hangs(command, **options):
-        raise subprocess.TimeoutExpired(command, options["timeout"])
+        if devices._PARSE_FLAGS in command:
+            raise subprocess.TimeoutExpired(command, options["timeout"])
+        return run(command, **options)
 
     monkeypatch.setenv("XLA_FLAGS", "--xla_cpu_enable_fast_math=false")
     monkeypatch.setattr(devices.xla_bridge, "backends_are_initialized", lambda: False)
@@ -200,6 +204,17 @@ def test_plugin_that_ends_the_process(tmp_path, text, status, found):
     )  # fmt: skip
     assert child.returncode == status, child.stderr
     assert "JAX plugin jax_plugins.ending " in child.stdout and found in child.stdout, child.stdout
+
+
+def test_plugin_that_waits_for_ever(monkeypatch):
+    start = 'print("jax_plugins.ok\\njax_plugins.waiting", flush=True); import threading; threading.Event().wait()'
+    monkeypatch.setattr(devices, "_START_PLUGINS", start)
+    monkeypatch.setattr(devices, "PLUGIN_SECONDS", 1)
+    monkeypatch.setattr(devices.xla_bridge, "backends_are_initialized", lambda: False)
+    monkeypatch.setattr(plugins, "find_plugins", lambda: [("jax_plugins.waiting", None)])
+    found = the_problem(devices.check_plugins)
+    assert "the JAX plugin jax_plugins.waiting does not start within 1 s" in found.message
+    assert doctor._would_end([found])  # devices are not looked for: that would not end
 
 
 def test_plugin_that_does_not_start(monkeypatch):

@@ -45,6 +45,9 @@ def check_flags() -> list[Finding]:
     return [error(FLAGS, message, "unset XLA_FLAGS")]
 
 
+# How long plugins may take to start: those of accelerators need seconds, or wait for ever for devices that others use.
+PLUGIN_SECONDS = 120
+
 # Says which plugin starts, since one can end the process.
 _START_PLUGINS = """
 from jax._src.xla_bridge import plugins
@@ -57,19 +60,26 @@ print(flush=True)
 
 
 def check_plugins() -> list[Finding]:
-    """An error if a plugin would end this process; they are started in another one."""
+    """An error if a plugin would end this process, or stop it; they are started in another one."""
     if not sys.executable or xla_bridge.backends_are_initialized() or not plugins.find_plugins():
         return []
-    child = subprocess.run(
-        [sys.executable, "-c", _START_PLUGINS], capture_output=True, text=True, timeout=300
-    )
-    if child.stdout.endswith("\n\n"):
+    try:
+        child = subprocess.run(
+            [sys.executable, "-c", _START_PLUGINS], capture_output=True, timeout=PLUGIN_SECONDS
+        )
+        output, said = child.stdout, child.stderr
+        code = child.returncode
+        how = f"signal {-code}" if code < 0 else f"status {code}"
+        what = f"ends each program that starts it, with {how}"
+    except subprocess.TimeoutExpired as err:
+        output, said = err.stdout or b"", err.stderr or b""
+        what = f"does not start within {PLUGIN_SECONDS} s, as if it waited for a device that another program uses"
+    if output.endswith(b"\n\n"):
         return []
-    names = child.stdout.split()
+    names = output.decode(errors="replace").split()
     name = names[-1] if names else "unknown"
-    how = f"signal {-child.returncode}" if child.returncode < 0 else f"status {child.returncode}"
-    said = child.stderr.strip()[-200:]
-    message = f"the JAX plugin {name} ends each program that starts it, with {how}"
+    said = said.decode(errors="replace").strip()[-200:]
+    message = f"the JAX plugin {name} {what}"
     remedy = package_of_plugin(name)
     return [
         error(
