@@ -637,3 +637,11 @@ def test_a_checkpoint_that_is_not_compiled_prints_in_the_order_of_the_program(ca
     backward(1.0)
     jax.effects_barrier()
     assert capsys.readouterr().out == forward
+
+
+def test_log_with_options_and_no_text(caplog):
+    with caplog.at_level(logging.INFO, "jax._src.debugging"):
+        assert jax.debug.log(ordered=True)("x is {}", jnp.float32(2)) is None
+        jax.debug.log("y is {y}", y=jnp.int32(3))
+        jax.effects_barrier()
+    assert [r.getMessage() for r in caplog.records] == ["x is 2.0", "y is 3"]

@@ -426,9 +426,9 @@ def _print_on_host(
 _define(debug_print_p, lambda params: _effect(params["ordered"]), _print_on_host)
 
 
-def debug_log(fmt: str, *args: Any, **kwargs: Any) -> None:
+def debug_log(fmt: str | None = None, *args: Any, **kwargs: Any):
     """Like `jax.debug.print`, but logs with level INFO to the logger of this module."""
-    debug_print(fmt, *args, _use_logging=True, **kwargs)
+    return debug_print(fmt, *args, **{"_use_logging": True, **kwargs})
 
 
 # Shardings
