@@ -555,6 +555,24 @@ def test_dtypes_of_specifications(x64):
     assert [str(s.dtype) for s in specs] == names
 
 
+@pytest.mark.parametrize(
+    "fun", [jax.lax.linalg.lu, jnp.linalg.eigh, jnp.linalg.qr], ids=["lu", "eigh", "qr"]
+)
+def test_decompositions_for_tpus(fun):
+    """XLA knows the sizes of results of custom calls from operands, which hold them."""
+    (b,) = symbolic_shape("b")
+    for shape in ((b, 4, 4), (b, b)):
+        exported = export.export(jax.jit(fun), platforms=("tpu",))(
+            jax.ShapeDtypeStruct(shape, np.float32)
+        )
+        calls = [
+            line
+            for line in exported.mlir_module().splitlines()
+            if "stablehlo.custom_call" in line and "@shape_assertion" not in line
+        ]
+        assert calls and all("indices_of_shape_operands" in line for line in calls)
+
+
 def test_types_end_with_their_scope():
     """A process that reads programs again and again does not keep their symbolic dimensions."""
     (a,) = symbolic_shape("a")

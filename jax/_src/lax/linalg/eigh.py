@@ -215,13 +215,8 @@ def _lower_tpu(ctx, x, *, algorithm, **params):
 def _jacobi_call(ctx, x, *, lower, sort_eigenvalues, subset_by_index):
     (aval,) = ctx.avals_in
     full = [aval, core.ShapedArray(aval.shape[:-1], real_dtype(aval.dtype))]
-    out = mlir.custom_call(
-        "Eigh",
-        result_types=[mlir.aval_to_ir_type(ctx.module_context, a) for a in full],
-        operands=[x],
-        backend_config=f"{int(lower)},{int(sort_eigenvalues)},100,1e-6",
-        api_version=1,
-    ).results
+    options = f"{int(lower)},{int(sort_eigenvalues)},100,1e-6"
+    out = kernels.expanded_call(ctx, "Eigh", [x], full, backend_config=options)
     if subset_by_index is None or subset_by_index == (0, aval.shape[-1]):
         return out
     return [

@@ -194,3 +194,17 @@ def subtract_one(ctx: Any, x: Any, aval: core.ShapedArray) -> Any:
 def char(letter: str) -> np.uint8:
     """Encode a letter as LAPACK's kernels expect it."""
     return np.uint8(ord(letter))
+
+
+def expanded_call(
+    ctx: Any, target: str, operands: Sequence[Any], out_avals: Sequence[Any], **kwargs: Any
+) -> Any:
+    """Emits a custom call that XLA expands, whose results may have symbolic sizes."""
+    types = [mlir.aval_to_ir_type(ctx.module_context, a) for a in out_avals]
+    shapes = None
+    if not all(core.is_constant_shape(a.shape) for a in out_avals):
+        shapes = [mlir.eval_dynamic_shape_as_tensor(ctx, a.shape) for a in out_avals]
+    kwargs = {"api_version": 1} | kwargs
+    return mlir.custom_call(
+        target, result_types=types, operands=operands, result_shapes=shapes, **kwargs
+    ).results

@@ -221,8 +221,7 @@ def _getrf(ctx, x, target, permutation_rule):
 
 
 def _lower_tpu(ctx, x):
-    types = [mlir.aval_to_ir_type(ctx.module_context, a) for a in ctx.avals_out]
-    return mlir.custom_call("LuDecomposition", result_types=types, operands=[x]).results
+    return kernels.expanded_call(ctx, "LuDecomposition", [x], ctx.avals_out, api_version=2)
 
 
 lu_p = linalg_primitive(

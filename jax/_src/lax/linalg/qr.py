@@ -302,18 +302,7 @@ def _geqrf_call(ctx, a, target):
 
 
 def _geqrf_default(ctx, a):
-    return _xla_call(ctx, "Qr", a)
-
-
-def _xla_call(ctx, target, *operands, **kwargs):
-    """Emit a custom call that XLA expands."""
-    types = [mlir.aval_to_ir_type(ctx.module_context, a) for a in ctx.avals_out]
-    shapes = None
-    if not all(core.is_constant_shape(a.shape) for a in ctx.avals_out):
-        shapes = [mlir.eval_dynamic_shape_as_tensor(ctx, a.shape) for a in ctx.avals_out]
-    return mlir.custom_call(
-        target, result_types=types, operands=operands, api_version=1, result_shapes=shapes, **kwargs
-    ).results
+    return kernels.expanded_call(ctx, "Qr", [a], ctx.avals_out)
 
 
 geqrf_p = linalg_primitive(
@@ -396,7 +385,8 @@ def _product_call(ctx, a, taus, target):
 
 
 def _product_default(ctx, a, taus):
-    return _xla_call(ctx, "ProductOfElementaryHouseholderReflectors", a, taus)
+    target = "ProductOfElementaryHouseholderReflectors"
+    return kernels.expanded_call(ctx, target, [a, taus], ctx.avals_out)
 
 
 def _product_jvp(primals, tangents):
