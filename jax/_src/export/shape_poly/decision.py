@@ -225,14 +225,21 @@ class Decision:
         """The least and largest values by those of the terms alone."""
         if type(x) is int:
             return x, x
-        total: Bounds = (0, 0)
+        least: Bound = 0
+        largest: Bound = 0
         for term, k in x._terms:
-            low, high = _product(self._term_bounds(term), (k, k))
-            total = total[0] + low, total[1] + high
-        return total
+            low, high = self._term_bounds(term)
+            if k < 0:
+                low, high = high, low
+            least += k * low
+            largest += k * high
+        return least, largest
 
     def _term_bounds(self, term: DimTerm) -> Bounds:
         low, high = 1, 1
+        if term.to_factor() is not None:
+            low, high = self._factor_bounds(term.factors[0][0])
+            return self._limited(term, low, high)
         for factor, exponent in term.factors:
             bounds = self._factor_bounds(factor)
             power = bounds
@@ -241,6 +248,9 @@ class Decision:
             if exponent % 2 == 0:
                 power = (max(power[0], 0), power[1])
             low, high = _product((low, high), power)
+        return self._limited(term, low, high)
+
+    def _limited(self, term: DimTerm, low: Bound, high: Bound) -> Bounds:
         limits = self._term_limits.get(term)
         return (low, high) if limits is None else (max(low, limits[0]), min(high, limits[1]))
 

@@ -194,15 +194,22 @@ class DimExpr:
       scope: the scope, which holds the constraints on the variables.
     """
 
-    __slots__ = ("_hash", "_key", "_scope", "_terms")
+    __slots__ = ("_lazy_hash", "_lazy_key", "_scope", "_terms")
     __array_priority__ = 1000
     _is_symbolic_dim = True
 
     def __init__(self, terms: tuple[tuple[DimTerm, int], ...], scope: SymbolicScope):
         self._terms = terms
         self._scope = scope
-        self._key = _terms_key(terms)
-        self._hash = hash((terms, id(scope)))
+        # Most expressions that a decision makes are neither compared nor looked up.
+        self._lazy_key: tuple[Any, ...] | None = None
+        self._lazy_hash: int | None = None
+
+    @property
+    def _key(self) -> tuple[Any, ...]:
+        if self._lazy_key is None:
+            self._lazy_key = _terms_key(self._terms)
+        return self._lazy_key
 
     # Parts
 
@@ -363,7 +370,9 @@ class DimExpr:
         return not self == other
 
     def __hash__(self) -> int:
-        return self._hash
+        if self._lazy_hash is None:
+            self._lazy_hash = hash((self._terms, id(self._scope)))
+        return self._lazy_hash
 
     def __ge__(self, other: Any) -> Any:
         y = _as_size(other)
@@ -493,8 +502,22 @@ def _replaced_in_products(coefficients: Mapping[DimTerm, int], rule: Rule) -> Ma
     return out
 
 
+def _plus(x: DimExpr, constant: int) -> DimExpr:
+    """The sum with a constant, whose term is the last."""
+    if not constant:
+        return x
+    terms = x._terms
+    if terms[-1][0].is_constant:
+        constant += terms[-1][1]
+        terms = terms[:-1]
+    return DimExpr((*terms, (ONE, constant)) if constant else terms, x._scope)
+
+
 def linear_combination(scope: SymbolicScope, sizes: Sequence[tuple[Size, int]]) -> Size:
     """The sum of sizes times coefficients."""
+    (x, k), *rest = sizes
+    if k == 1 and type(x) is not int and len(rest) == 1 and type(rest[0][0]) is int:
+        return _plus(x, rest[0][0] * rest[0][1])
     coefficients: dict[DimTerm, int] = {}
     first = None
     for x, k in sizes:
