@@ -2,15 +2,17 @@
 
 import re
 
+import numpy as np
 import pytest
 from aot_programs import topology
-from export_programs import GROUPS, arguments as program_arguments, exported
+from export_programs import GROUPS, arguments as program_arguments, exported, gradient
 from export_rows import PLATFORMS, arguments, is_refused
 from primitive_rows import ROWS
 
 import jax
+import jax.numpy as jnp
 from jax import export
-from jax.sharding import SingleDeviceSharding
+from jax.sharding import Mesh, NamedSharding, SingleDeviceSharding
 
 pytestmark = pytest.mark.aot
 
@@ -53,3 +55,78 @@ def test_primitives(row, platform):
     args = arguments(row)
     program = export.export(jax.jit(row.call), platforms=PLATFORMS)(*args)
     compiled(program, args, platform)
+
+
+# Groups whose programs are compiled together, with their derivatives. Those of the other two are above.
+TOGETHER = [g for g in GROUPS if g not in ("platforms", "primitives", "sharded")]
+
+
+@pytest.mark.parametrize("platform", ["tpu", "cuda"])
+@pytest.mark.parametrize("group", TOGETHER)
+def test_groups(group, platform):
+    programs = {}
+    for name, (fun, args, options) in GROUPS[group].items():
+        if not _can_compile(group, name, platform, options):
+            continue
+        program = exported(fun, args, options | {"platforms": PLATFORMS})
+        data = program.serialize(options.get("vjp_order", 0))
+        programs[name] = export.deserialize(data), program_arguments(args), options
+
+    def all_of_them(values):
+        outs = {}
+        for name, (program, _, options) in programs.items():
+            outs[name] = [program.call(*values[name])]
+            if options.get("vjp_order"):
+                outs[name].append(gradient(program, values[name]))
+        return outs
+
+    sharding = SingleDeviceSharding(device(platform))
+    typed = lambda a: jax.ShapeDtypeStruct(jnp.shape(a), jnp.result_type(a), sharding=sharding)
+    types = jax.tree.map(typed, {name: args for name, (_, args, _) in programs.items()})
+    text = jax.jit(all_of_them).lower(types).compile().as_text()
+    assert programs and "ENTRY" in text
+
+
+# Programs that not every platform has: the others' reason is in the error of their compilation.
+ABSENT = {
+    ("linalg", "tpu"): {"eigvals"},  # no rule for this platform
+    # These need native functions of another package.
+    ("symbolic", "cuda"): {"linalg"},
+    ("linalg", "cuda"): {"cholesky", "solve", "lu", "qr", "eigh", "svd", "inv", "eigvals"},
+}
+
+
+def _can_compile(group, name, platform, options):
+    return not options.get("x64") and name not in ABSENT.get((group, platform), ())
+
+
+@pytest.mark.parametrize("platform", ["tpu", "cuda"])
+@pytest.mark.parametrize("name", [n for n, (*_, o) in GROUPS["dtypes"].items() if o.get("x64")])
+def test_types_of_64_bits(name, platform):
+    fun, args, options = GROUPS["dtypes"][name]
+    with jax.enable_x64(True):
+        program = exported(fun, args, options | {"platforms": PLATFORMS})
+        assert compiled(program, args, platform)
+
+
+@pytest.mark.parametrize("name", sorted(ABSENT["linalg", "cuda"] - {"eigvals"}))
+def test_linear_algebra_asks_for_native_functions(name):
+    fun, args, options = GROUPS["linalg"][name]
+    program = exported(fun, args, options | {"platforms": ("cuda",)})
+    assert compiled(program, args, "cuda") is None
+
+
+@pytest.mark.parametrize("platform", ["tpu", "cuda"])
+@pytest.mark.parametrize("name", GROUPS["sharded"])
+def test_sharded_programs(name, platform):
+    fun, args, options = GROUPS["sharded"][name]
+    program = export.deserialize(
+        exported(fun, args, options | {"platforms": PLATFORMS}).serialize()
+    )
+    devices = topology("v5e:2x4" if platform == "tpu" else "h100").devices[:8]
+    mesh = Mesh(np.array(devices).reshape(4, 2), ("x", "y"))
+    types = [
+        jax.ShapeDtypeStruct(a.shape, a.dtype, sharding=NamedSharding(mesh, spec))
+        for a, spec in zip(args, options["shardings"])
+    ]
+    assert "ENTRY" in jax.jit(program.call).lower(*types).compile().as_text()
