@@ -204,6 +204,7 @@ def test_plugin_that_ends_the_process(tmp_path, text, status, found):
     )  # fmt: skip
     assert child.returncode == status, child.stderr
     assert "JAX plugin jax_plugins.ending " in child.stdout and found in child.stdout, child.stdout
+    assert f"mv {folder}/ending.py {folder}/ending.py.disabled" in child.stdout, child.stdout
 
 
 def test_plugin_that_waits_for_ever(monkeypatch):

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 
 from jax._src import config, hardware_utils, xla_bridge
 from jax._src.environment_info.findings import Finding, error, note, ok, warning
-from jax._src.environment_info.packages import numbers, package_of_plugin
+from jax._src.environment_info.packages import numbers, remedy_for_plugin
 from jax._src.xla_bridge import plugins, registry
 
 TOPIC = "devices"
@@ -80,14 +80,7 @@ def check_plugins() -> list[Finding]:
     name = names[-1] if names else "unknown"
     said = said.decode(errors="replace").strip()[-200:]
     message = f"the JAX plugin {name} {what}"
-    remedy = package_of_plugin(name)
-    return [
-        error(
-            PLUGINS,
-            f"{message}: {said}" if said else message,
-            f"pip install --upgrade {remedy}" if remedy else None,
-        )
-    ]
+    return [error(PLUGINS, f"{message}: {said}" if said else message, remedy_for_plugin(name))]
 
 
 def check_devices() -> Iterator[Finding]:
@@ -118,8 +111,7 @@ def _unset(message: str) -> str | None:
 
 def _reinstall(message: str) -> str | None:
     match = re.search(r"plugin (\S+) could not", message)
-    package = package_of_plugin(match[1]) if match else None
-    return f"pip install --upgrade {package}" if package else None
+    return remedy_for_plugin(match[1]) if match else None
 
 
 def _check_plugins() -> Iterator[Finding]:

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import importlib.metadata
+import importlib.util
 import os
 import re
+import shlex
 from collections.abc import Iterator
+from pathlib import Path
 
 from jax._src import config, lib
 from jax._src.environment_info.findings import Finding, error, note, ok, warning
@@ -125,3 +128,19 @@ def package_of_plugin(module: str) -> str | None:
         if any(str(file).startswith(folder) for file in distribution.files or ()):
             return str(distribution.metadata["Name"])
     return None
+
+
+def remedy_for_plugin(module: str) -> str | None:
+    """The command that updates a plugin, or that puts away one that no package has."""
+    package = package_of_plugin(module)
+    if package is not None:
+        return f"pip install --upgrade {package}"
+    try:
+        spec = importlib.util.find_spec(module)
+    except (ImportError, ValueError):
+        return None
+    if spec is None or spec.origin is None:
+        return None
+    path = Path(spec.origin)
+    path = path.parent if spec.submodule_search_locations else path
+    return shlex.join(["mv", str(path), f"{path}.disabled"])
