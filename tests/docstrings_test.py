@@ -18,7 +18,7 @@ MODULES = [
     "jax.experimental.colocated_python", "jax.experimental.compute_on", "jax.experimental.control_deps",
     "jax.experimental.custom_partitioning", "jax.experimental.fused", "jax.experimental.layout",
     "jax.experimental.scheduling_groups", "jax.experimental.serialize_executable", "jax.experimental.shard_alike", "jax.experimental.transfer", "jax.experimental.xla_metadata",
-    "jax.experimental.jet", "jax.experimental.pallas", "jax.experimental.ode", "jax.experimental.random", "jax.experimental.rnn",
+    "jax.experimental.jet", "jax.experimental.pallas", "jax.experimental.pallas.tpu", "jax.experimental.ode", "jax.experimental.random", "jax.experimental.rnn",
     "jax.experimental.buffer_callback", "jax.experimental.roofline", "jax.extend.core", "jax.flatten_util", "jax.lax", "jax.lax.linalg", "jax.monitoring", "jax.nn",
     "jax.nn.initializers", "jax.numpy", "jax.numpy.fft", "jax.numpy.linalg", "jax.ops", "jax.profiler",
     "jax.random", "jax.scipy.cluster.vq", "jax.scipy.fft", "jax.scipy.integrate",

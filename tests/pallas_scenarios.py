@@ -258,6 +258,29 @@ CASES.group(
 )  # fmt: skip
 
 
+# Operations of kernels for TPUs
+
+x_int = x48.astype(jnp.int32)
+
+
+def applied(f, x, out=None):
+    return call(lambda x, o: o.__setitem__(..., f(x[...])), like(*(out or (x.shape, x.dtype))))(x)
+
+
+CASES.group(
+    "tpu",
+    roll=lambda: [applied(lambda v: pltpu.roll(v, k, a), x_int) for k in (0, 2, 11) for a in (0, 1)],
+    roll_traced=lambda: call(lambda s, x, o: o.__setitem__(..., pltpu.roll(x[...], s[0], 1)), x_int)(jnp.array([3]), x_int),
+    roll_by_rows=lambda: applied(lambda v: pltpu.roll(v, 1, 1, stride=2, stride_axis=0), x_int),
+    bitcast=lambda: applied(lambda v: pltpu.bitcast(v, jnp.int32), x48, ((4, 8), jnp.int32)),
+    bitcast_narrow=lambda: applied(lambda v: pltpu.bitcast(v, jnp.int16), x48, ((8, 8), jnp.int16)),
+    bitcast_wide=lambda: applied(lambda v: pltpu.bitcast(v, jnp.int32), x_int.astype(jnp.int16), ((2, 8), jnp.int32)),
+    jaxprs=lambda: [
+        str(jax.make_jaxpr(lambda v: pltpu.roll(v, 11, 1))(x_int)), str(jax.make_jaxpr(lambda v: pltpu.bitcast(v, jnp.int16))(x_int))
+    ],
+)  # fmt: skip
+
+
 # Transformations
 
 CASES.group(

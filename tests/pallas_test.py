@@ -112,6 +112,37 @@ def test_starts_of_elements_up_to_the_last():
     np.testing.assert_array_equal(out, [7, np.nan, np.nan])
 
 
+def test_operations_for_tpus_are_transformed():
+    x, w = s.x48, jnp.cos(s.x48)
+    shifted = lambda x: pltpu.roll(x, 3, 1, stride=2, stride_axis=0)
+    expected = np.stack([np.roll(r, 3 + 2 * i) for i, r in enumerate(np.asarray(x))])
+    np.testing.assert_array_equal(shifted(x), expected)
+    back = np.stack([np.roll(r, -3 - 2 * i) for i, r in enumerate(np.asarray(w))])
+    np.testing.assert_array_equal(jax.grad(lambda x: (shifted(x) * w).sum())(x), back)
+    np.testing.assert_array_equal(jax.vmap(shifted)(x[None])[0], expected)
+    rolled = jax.vmap(lambda r, k: pltpu.roll(r, k, 0))(x, jnp.arange(4))
+    np.testing.assert_array_equal(rolled, [np.roll(r, k) for k, r in enumerate(np.asarray(x))])
+    bits = jax.vmap(lambda x: pltpu.bitcast(x, jnp.int16), 2)(jnp.stack([x, x + 1], 2))
+    np.testing.assert_array_equal(bits[1], pltpu.bitcast(x + 1, jnp.int16))
+
+
+@pytest.mark.parametrize(
+    "make, error, text",
+    [
+        (lambda: pltpu.roll(s.x48, -1, 1), ValueError, "shift must be non-negative"),
+        (lambda: pltpu.roll(s.x48, 1.5, 1), TypeError, "integer scalar, got float32"),
+        (lambda: pltpu.roll(s.x48, 1, 2), ValueError, "axis is out of range"),
+        (lambda: pltpu.roll(s.x48, 1, 1, stride=2), ValueError, "both specified or not"),
+        (lambda: pltpu.roll(s.x48, 1, 1, stride=2, stride_axis=1), ValueError, "are different"),
+        (lambda: pltpu.bitcast(x8, jnp.int16), ValueError, "bitcast 1D"),
+        (lambda: pltpu.bitcast(s.x_int[:3].astype(jnp.int16), jnp.int32), ValueError, "perfectly packed"),
+    ],
+)  # fmt: skip
+def test_errors_of_operations_for_tpus(make, error, text):
+    with pytest.raises(error, match=text):
+        make()
+
+
 def test_empty_arrays():
     assert s.call(s.copy, s.like((0, 4)))(jnp.zeros((0, 4))).shape == (0, 4)
 

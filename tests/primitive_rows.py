@@ -433,6 +433,8 @@ WITHOUT_ROW = {
             "reciprocal",
             "delay",
             "run_scoped",
+            "roll",
+            "bitcast",
         ),
         "apply kernels, or are for kernels: pallas_test.py",
     ),

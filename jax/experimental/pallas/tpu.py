@@ -7,6 +7,7 @@ from jax._src.pallas.mosaic.core import (
     PrefetchScalarGridSpec as PrefetchScalarGridSpec,
     SideEffectType as SideEffectType,
 )
+from jax._src.pallas.mosaic.primitives import bitcast as bitcast, roll as roll
 
 VMEM = MemorySpace.VMEM
 VMEM_SHARED = MemorySpace.VMEM_SHARED
