@@ -143,6 +143,20 @@ def test_errors_of_operations_for_tpus(make, error, text):
         make()
 
 
+def test_kernels_are_staged_once():
+    staged = []
+
+    def kernel(x_ref, o_ref):
+        staged.append(x_ref.shape)
+        o_ref[...] = x_ref[...]
+
+    copy = s.call(kernel, x8)
+    for _ in range(3):
+        copy(x8)
+    jax.jit(lambda x: copy(x) + 1)(x8)
+    assert staged == [(8,)]
+
+
 def test_empty_arrays():
     assert s.call(s.copy, s.like((0, 4)))(jnp.zeros((0, 4))).shape == (0, 4)
 

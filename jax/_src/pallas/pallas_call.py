@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from jax._src import api_util, core, dtypes, traceback_util
+from jax._src.api import jit
 from jax._src.core import Jaxpr, Primitive, ShapedArray, typeof
 from jax._src.interpreters import mlir, partial_eval as pe
 from jax._src.lax import lax
@@ -108,7 +110,8 @@ def pallas_call(
         name=name,
     )
 
-    @traceback_util.api_boundary
+    # Calls of what is returned stage the kernel once, and are compiled once.
+    @functools.partial(jit, inline=True)
     def apply(*args: Any) -> Any:
         flat, in_tree = tree_flatten(args)
         flat = [as_array(x) for x in flat]
