@@ -7,6 +7,7 @@ from op_testing import case_tests
 
 import jax
 import jax.numpy as jnp
+from jax._src import test_util as jtu
 from jax.sharding import AxisType, NamedSharding, PartitionSpec as P
 
 kernel, M = s.kernel, s.masks
@@ -61,6 +62,15 @@ def test_gradients(options, cap):
 
     for x, y in zip(gradients(ours), gradients(plain)):
         np.testing.assert_allclose(x, y, atol=3e-5)
+
+
+def test_kernels_are_compiled_once():
+    attention = s.make(s.causal)
+    gradient = jax.grad(lambda q: attention(q, s.k, s.v).sum())
+    gradient(attention(s.q, s.k, s.v))
+    with jtu.count_jit_compilation_cache_miss() as count:
+        gradient(attention(s.q, s.k, s.v))
+    assert count() == 0
 
 
 def test_empty_blocks_are_left_out():

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from jax._src.ad_checkpoint.names import checkpoint_name
+from jax._src.api import jit
 from jax._src.custom_derivatives.vjp import custom_vjp
 from jax._src.named_sharding import NamedSharding
 from jax._src.numpy import reductions, ufuncs
@@ -118,6 +119,8 @@ def get_kernel_name(is_mqa: bool, save_residuals: bool, is_segmented: bool, phas
     return "_".join(parts)
 
 
+# Jitted, so that calls of one kernel stage it once.
+@functools.partial(jit, static_argnums=0)
 def _attention(options: _Options, tables: Any, q: Any, k: Any, v: Any, ids: Any, sinks: Any) -> Any:
     b = options.block_sizes
     blocks = b.block_q, b.block_kv, b.block_kv_compute
@@ -147,6 +150,7 @@ def _forward(options: _Options, tables: Any, q: Any, k: Any, v: Any, ids: Any, s
     return out, (tables, q, k, v, ids, sinks, out, lse)
 
 
+@functools.partial(jit, static_argnums=0)
 def _backward(options: _Options, residuals: Any, do: Any) -> Any:
     tables, q, k, v, ids, sinks, out, lse = residuals
     b, settings = options.block_sizes, options.settings
