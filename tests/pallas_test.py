@@ -194,6 +194,18 @@ def test_shard_map():
     np.testing.assert_array_equal(jax.jit(f)(x8), x8 * 2)
 
 
+def test_explicitly_sharded_arguments():
+    mesh = jax.make_mesh((4,), ("d",), axis_types=(jax.sharding.AxisType.Explicit,))
+    x = jax.device_put(x8, jax.NamedSharding(mesh, P("d")))
+    double = s.call(lambda x, o: o.__setitem__(..., x[...] * 2), s.like((8,)))
+    for f in (double, jax.jit(double)):
+        with pytest.raises(ValueError, match="all mesh axes to be Manual.*jax.shard_map"):
+            f(x)
+    sharded = s.call(lambda x, o: o.__setitem__(..., x[...] * 2), s.like((2,)))
+    found = jax.shard_map(sharded, mesh=mesh, in_specs=P("d"), out_specs=P("d"))(x)
+    np.testing.assert_array_equal(found, x8 * 2)
+
+
 def test_export_and_printing(capfd):
     exported = jax.export.export(jax.jit(s.add_blocks))(x8, x8)
     np.testing.assert_array_equal(jax.export.deserialize(exported.serialize()).call(x8, x8), 2 * x8)

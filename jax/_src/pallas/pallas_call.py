@@ -13,6 +13,7 @@ from jax._src.api import jit
 from jax._src.core import Jaxpr, Primitive, ShapedArray, typeof
 from jax._src.interpreters import mlir, partial_eval as pe
 from jax._src.lax import lax
+from jax._src.mesh import AxisType
 from jax._src.pallas.blocks import no_block_spec
 from jax._src.pallas.compiler_params import CompilerParams
 from jax._src.pallas.cost_estimate import CostEstimate
@@ -245,8 +246,20 @@ def _kernel_info(kernel: Callable[..., None], name: str | None) -> core.DebugInf
 
 @pallas_call_p.def_effectful_abstract_eval
 def _types(*avals: Any, jaxpr: Jaxpr, out_avals: Any, **_: Any) -> Any:
+    _check_not_sharded(avals, jaxpr)
     effects = frozenset([e for e in jaxpr.effects if not isinstance(e, core.JaxprInputEffect)])
     return _varying_like(avals, out_avals), effects - {core.internal_mutable_array_effect}
+
+
+def _check_not_sharded(avals: Sequence[Any], jaxpr: Jaxpr) -> None:
+    for a in avals:
+        sharding = getattr(a, "_sharding", None)
+        if sharding is not None and any(t is AxisType.Explicit for t in sharding.mesh.axis_types):
+            raise ValueError(
+                "pallas_call requires all mesh axes to be Manual: a kernel sees the array of one device, but an "
+                f"argument of {jaxpr.debug_info.func_src_info} is of type {a.str_short(mesh_axis_types=True)}. "
+                "Apply the kernel in a function given to jax.shard_map."
+            )
 
 
 def _varying_like(avals: Sequence[Any], out_avals: Sequence[Any]) -> list[Any]:
