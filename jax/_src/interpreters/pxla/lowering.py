@@ -54,6 +54,13 @@ logger = logging.getLogger("jax._src.interpreters.pxla")
 lowering_listeners: list[Callable[[core.ClosedJaxpr, str], None]] = []
 
 
+class NoDevicesError(RuntimeError, ValueError):
+    """A program for an abstract mesh has no devices.
+
+    JAX raises RuntimeError where such a program is compiled, and ValueError where it is called.
+    """
+
+
 class MeshComputation:
     """A program lowered to StableHLO, with the information for compiling it.
 
@@ -171,7 +178,7 @@ class MeshComputation:
 
         Raises:
           ValueError: if the program was lowered for several platforms or for other devices.
-          RuntimeError: if it was lowered for an abstract mesh, and there are no devices.
+          NoDevicesError: if it was lowered for an abstract mesh, and there are no devices.
         """
         options = dict(self._compiler_options_kvs)
         if compiler_options is not None:
@@ -182,7 +189,7 @@ class MeshComputation:
             if self._placement.devices is None:
                 info = info.over(placement.mesh)
         if placement.devices is None:
-            raise RuntimeError(
+            raise NoDevicesError(
                 "The program was lowered for an abstract mesh: call it in the context of a mesh "
                 "of devices (`jax.set_mesh`), or give `compile` the devices, by device_assignment."
             )

@@ -288,7 +288,8 @@ def transposed_body(
 
 def _as_strong(ct: Any, aval: Any) -> Any:
     """Make a cotangent strongly typed, if `aval` is. The body may make a weakly typed carry strong."""
-    if typeof(ct).weak_type and not aval.weak_type:
+    is_weak = lambda a: getattr(a, "weak_type", False)  # high types are not
+    if is_weak(typeof(ct)) and not is_weak(aval):
         return lax.convert_type(ct, weak_type=False)
     return ct
 
