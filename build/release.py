@@ -253,11 +253,11 @@ def check_installs(
 def wheel_of(name: str, python: str, files: list[Path]) -> Path | None:
     """The wheel of a distribution for a Python, on this machine."""
     stem = name.replace("-", "_")
-    tags = ["cp311-cp311"] if python == "3.11" else ["cp312-abi3"]
+    tag = "cp311-cp311" if python == "3.11" else "cp312-abi3"
     for path in files:
         if path.name.startswith(f"{stem}-") and path.suffix == ".whl":
             pure = path.name.endswith("-none-any.whl")
-            if pure or (tags[0] in path.name and path.stem.endswith("x86_64")):
+            if pure or (tag in path.name and path.stem.endswith("x86_64")):
                 return path
     return None
 

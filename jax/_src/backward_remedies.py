@@ -180,9 +180,8 @@ def _matrix(x: np.ndarray, made: np.ndarray, index: tuple[int, ...]) -> np.ndarr
     return x[batch].astype(np.complex128 if np.iscomplexobj(x) else np.float64)
 
 
-_EPS = (
-    1e-6  # numbers that differ by less, relative to the largest, may be equal in single precision
-)
+# Numbers that differ by less, relative to the largest, may be equal in single precision.
+_EPS = 1e-6
 
 
 def _equal_values(values: np.ndarray) -> tuple[int, int] | None:

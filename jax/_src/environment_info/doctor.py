@@ -32,10 +32,8 @@ def diagnose() -> list[Finding]:
             continue
         try:
             findings += check()
-        except (
-            Exception,
-            SystemExit,
-        ) as err:  # a bug in one check must not hide what the others find
+        except (Exception, SystemExit) as err:
+            # A bug in one check must not hide what the others find.
             findings.append(error("doctor", f"{check.__name__} failed: {err!r}"))
     return findings
 

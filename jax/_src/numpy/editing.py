@@ -77,7 +77,7 @@ def insert(
 
 def _insert(arr, indices, values, *, axis):
     n, count = arr.shape[axis], values.shape[axis]
-    indices = slicing.clamped_int32(indices)
+    indices = lax.convert_element_type(slicing.clamped(indices), np.int32)
     last = lax.const(indices, n)
     wrapped = lax.select(lax.lt(indices, np.int32(0)), lax.add(indices, last), indices)
     wrapped = lax.clamp(np.int32(0), wrapped, last)
@@ -190,7 +190,7 @@ def _without_slice(arr, s, axis):
 
 def _delete(arr, indices, *, axis):
     n = arr.shape[axis]
-    indices = slicing.clamped_int32(indices)
+    indices = lax.convert_element_type(slicing.clamped(indices), np.int32)
     indices = lax.select(
         lax.lt(indices, np.int32(0)), lax.add(indices, lax.const(indices, n)), indices
     )

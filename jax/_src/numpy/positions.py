@@ -170,7 +170,7 @@ def _ravel_multi_index(*arrays, dims, mode, order, dtype):
         if mode == "wrap" and x.dtype == np.uint32:
             x = lax.rem(x, lax.const(x, n))
         clips = mode == "clip" and wide == np.int32
-        x = slicing.clamped_int32(x) if clips else lax.convert_element_type(x, wide)
+        x = lax.convert_element_type(slicing.clamped(x) if clips else x, wide)
         if mode == "wrap":
             x = lax.rem(lax.add(lax.rem(x, lax.const(x, n)), lax.const(x, n)), lax.const(x, n))
         elif mode == "clip":

@@ -170,28 +170,19 @@ class BlockMapping:
 
     Attributes:
       block_shape: what it says of each dimension.
-      transformed_block_aval: the type of the reference that the kernel gets.
+      block_aval: the type of the reference that the kernel gets.
       index_map_jaxpr: takes the grid's indices and references to the operands of index maps.
-      index_map_out_tree: structure of the index map's result.
       array_aval: type of the array.
       origin: which argument or result of the kernel it is.
       pipeline_mode: how a pipeline buffers the blocks.
     """
 
     block_shape: tuple[BlockDim, ...]
-    transformed_block_aval: AbstractRef
+    block_aval: AbstractRef
     index_map_jaxpr: ClosedJaxpr
-    index_map_out_tree: PyTreeDef
     array_aval: ShapedArray
     origin: str
     pipeline_mode: Buffered | None = None
-    debug: bool = False
-
-    @property
-    def block_aval(self) -> AbstractRef:
-        return self.transformed_block_aval
-
-    ref_aval = block_aval
 
     @property
     def sizes(self) -> tuple[int, ...]:
@@ -214,29 +205,22 @@ class BlockMapping:
 
 def block_mapping(
     spec: BlockSpec, aval: ShapedArray, origin: str, index_avals: Sequence[Any], index_tree: PyTreeDef,
-    num_grid: int, debug: bool,
 ) -> BlockMapping:  # fmt: skip
     """Stage a spec's index map for an array of type `aval`, and check what it returns."""
     dims = block_dims(spec, aval.shape, origin)
-    seen = [d.block_size for d in dims if type(d) is not Squeezed]  # type: ignore[union-attr]
+    seen = [d.block_size for d in dims if type(d) is not Squeezed]
     space = MemorySpace.DEFAULT if spec.memory_space is None else spec.memory_space
     block = AbstractRef(ShapedArray(tuple(seen), aval.dtype), space)
     n = len(dims)
     index_map = spec.index_map or (lambda *_: (0,) * n)
-    out_tree = None
-
-    def run(*flat: Any) -> Any:
-        nonlocal out_tree
-        flat_fun, tree = api_util.flatten_fun(index_map, index_tree)
-        outs = [_as_index(x) for x in flat_fun(*flat)]
-        out_tree = tree()
-        return outs
+    flat_fun, _ = api_util.flatten_fun(index_map, index_tree)
+    run = lambda *flat: [_as_index(x) for x in flat_fun(*flat)]
 
     args = index_tree.unflatten(list(index_avals))[0]
     info = api_util.debug_info("pallas_call index_map", index_map, args, {})
     where = f"Index map function {info.func_src_info} for {origin}"
     jaxpr, out_avals, consts = pe.trace_to_jaxpr_dynamic(run, index_avals, info)
-    _check_index(where, dims, out_avals, out_tree)
+    _check_index(where, dims, out_avals)
     if consts:
         raise ValueError(
             f"{where} must not capture constants: {[typeof(c) for c in consts]}. Compute the index from its "
@@ -246,9 +230,7 @@ def block_mapping(
         writes = [e for e in jaxpr.effects if not isinstance(e, core.ReadEffect)]
         if writes:
             raise ValueError(f"{where} must not have effects, it has {writes}.")
-    return BlockMapping(
-        dims, block, core.ClosedJaxpr(jaxpr), out_tree, aval, origin, spec.pipeline_mode, debug
-    )
+    return BlockMapping(dims, block, core.ClosedJaxpr(jaxpr), aval, origin, spec.pipeline_mode)
 
 
 def _as_index(x: Any) -> Any:
@@ -257,7 +239,7 @@ def _as_index(x: Any) -> Any:
     return x
 
 
-def _check_index(where: str, dims: Sequence[BlockDim], out_avals: Sequence[Any], tree: Any) -> None:
+def _check_index(where: str, dims: Sequence[BlockDim], out_avals: Sequence[Any]) -> None:
     for i, d in enumerate(dims):
         if isinstance(d, (BoundedSlice, Indirect)):
             raise NotImplementedError(

@@ -17,7 +17,6 @@ from jax._src.lax.control_flow.common import split_at
 from jax._src.pallas.blocks import BlockMapping, squeezed
 from jax._src.pallas.grids import GridMapping
 from jax._src.pallas.pallas_call import pallas_call_p
-from jax._src.tree_util import tree_structure
 
 traceback_util.register_exclusion(__file__)
 
@@ -131,7 +130,6 @@ def _batch(axis_data: Any, args: Any, dims: Any, **params: Any) -> Any:
         grid_names=None if m.grid_names is None else (None, *m.grid_names),
         block_mappings=tuple(mappings),
         index_map_avals=index_avals,
-        index_map_tree=_tree_of(index_avals),
         vmapped_dims=(0, *[d + 1 for d in m.vmapped_dims]),
     )
     out_avals = tuple(core.unmapped_aval(size, 0, a) for a in params["out_avals"])
@@ -146,10 +144,6 @@ def _batch(axis_data: Any, args: Any, dims: Any, **params: Any) -> Any:
         ),
     )
     return outs, [0] * len(outs)
-
-
-def _tree_of(avals: Sequence[Any]) -> Any:
-    return tree_structure((tuple(avals), {}), is_leaf=lambda x: any(x is a for a in avals))
 
 
 def _batched_mapping(b: BlockMapping, size: int, dim: int | None) -> BlockMapping:

@@ -11,6 +11,7 @@ from typing import Any
 from jax._src import api_util, core
 from jax._src.core import Jaxpr
 from jax._src.interpreters import partial_eval as pe
+from jax._src.jaxpr_view.costs import nbytes
 from jax._src.tree_util import tree_flatten
 
 
@@ -50,8 +51,10 @@ class CostEstimate:
         return CostEstimate(*[a * times for a in dataclasses.astuple(self)])
 
 
+# The conventions of JAX's estimate: 2 m n k for a product, n multiplications for a power of n, and
+# nothing for reductions. XLA, which `jaxpr_view` asks, counts otherwise.
 _ARITHMETIC = frozenset(
-    "add sub mul div max min neg abs sign floor ceil round rem and or xor not select_n integer_pow square"
+    "add sub mul div max min neg abs sign floor ceil round rem and or xor not select_n"
     " clamp add_any".split()
 )  # fmt: skip
 _TRANSCENDENTAL = frozenset(
@@ -80,11 +83,7 @@ def estimate_cost(fun: Callable[..., Any], *args: Any, **kwargs: Any) -> CostEst
     info = api_util.debug_info("estimate_cost", fun, args, kwargs)
     jaxpr, out_avals, _ = pe.trace_to_jaxpr_dynamic(flat_fun, avals, info)
     cost = cost_of_jaxpr(jaxpr)
-    return cost + CostEstimate(0, 0, sum(map(_nbytes, [*avals, *out_avals])))
-
-
-def _nbytes(aval: Any) -> int:
-    return int(aval.size * aval.dtype.itemsize)
+    return cost + CostEstimate(0, 0, nbytes([*avals, *out_avals]))
 
 
 def cost_of_jaxpr(jaxpr: Jaxpr) -> CostEstimate:
@@ -112,8 +111,10 @@ def _cost_of_eqn(eqn: core.JaxprEqn) -> CostEstimate:
     size = max([math.prod(getattr(v.aval, "shape", ())) for v in eqn.outvars], default=0)
     if name == "dot_general":
         (contracted, _), _ = eqn.params["dimension_numbers"]
-        depth = math.prod([eqn.invars[0].aval.shape[i] for i in contracted])  # type: ignore[attr-defined]
+        depth = math.prod([eqn.invars[0].aval.shape[i] for i in contracted])
         return CostEstimate(2 * size * depth, 0, 0)
+    if name in ("integer_pow", "square"):
+        return CostEstimate(size * abs(eqn.params.get("y", 2)), 0, 0)
     if name in _ARITHMETIC:
         return CostEstimate(size, 0, 0)
     if name in _TRANSCENDENTAL:

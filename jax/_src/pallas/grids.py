@@ -20,12 +20,11 @@ from jax._src.pallas.blocks import (
     leaves_with_none,
     no_block_spec,
 )
-from jax._src.pallas.memory import MemorySpace, ref_aval_of
+from jax._src.pallas.memory import MemorySpace, ref_avals_of
 from jax._src.tree_util import (
     PyTreeDef,
     equality_errors_pytreedef,
     keystr,
-    tree_flatten,
     tree_flatten_with_path,
     tree_structure,
 )
@@ -81,20 +80,20 @@ class GridSpec:
 
 
 def _grid_and_names(grid: Any) -> tuple[tuple[Any, ...], tuple[Any, ...] | None]:
-    if isinstance(grid, (int, np.integer)) or not isinstance(grid, (tuple, list)):
-        grid = (grid,)
-    named = [isinstance(d, (tuple, list)) and len(d) == 2 for d in grid]
+    sizes = tuple(grid) if isinstance(grid, (tuple, list)) else (grid,)
     names = None
-    sizes = tuple(grid)
-    if sizes and all(named):
-        names = tuple([d[0] for d in grid])
-        sizes = tuple([d[1] for d in grid])
-    for d in sizes:
-        if isinstance(d, (int, np.integer)) and not isinstance(d, bool):
-            continue
-        if not core.valid_jaxtype(d) or not dtypes.issubdtype(typeof(d).dtype, np.integer):
-            raise ValueError(f"Grid must be a tuple of integers or jax.Array, got {tuple(grid)}")
+    if sizes and all([isinstance(d, (tuple, list)) and len(d) == 2 for d in sizes]):
+        names, sizes = zip(*sizes)
+    if not all(map(_is_size, sizes)):
+        raise ValueError(f"Grid must be a tuple of integers or jax.Array, got {sizes}")
     return tuple([int(d) if isinstance(d, np.integer) else d for d in sizes]), names
+
+
+def _is_size(d: Any) -> bool:
+    if isinstance(d, (bool, np.bool_)) or not core.valid_jaxtype(d):
+        return False
+    aval: Any = typeof(d)
+    return not aval.shape and dtypes.issubdtype(aval.dtype, np.integer)
 
 
 @dataclasses.dataclass(frozen=True, repr=False)
@@ -119,28 +118,16 @@ class GridMapping:
     grid: tuple[Any, ...]
     grid_names: tuple[Any, ...] | None
     block_mappings: tuple[BlockMapping, ...]
-    index_map_tree: PyTreeDef
     index_map_avals: tuple[Any, ...]
     num_index_operands: int
     num_inputs: int
     num_outputs: int
     scratch_avals: tuple[AbstractRef, ...]
     vmapped_dims: tuple[int, ...] = ()
-    debug: bool = False
 
     @property
     def num_dynamic_grid_bounds(self) -> int:
         return sum([d is dynamic_grid_dim for d in self.grid])
-
-    @property
-    def static_grid(self) -> tuple[int, ...]:
-        if self.num_dynamic_grid_bounds:
-            raise ValueError(f"the grid {self.grid} has sizes that are not known")
-        return self.grid
-
-    @property
-    def num_scratch_operands(self) -> int:
-        return len(self.scratch_avals)
 
     @property
     def in_block_mappings(self) -> tuple[BlockMapping, ...]:
@@ -155,20 +142,6 @@ class GridMapping:
         """The dimensions of the grid that the kernel sees."""
         return tuple([i for i in range(len(self.grid)) if i not in self.vmapped_dims])
 
-    @property
-    def slice_index_ops(self) -> slice:
-        return slice(0, self.num_index_operands)
-
-    @property
-    def slice_block_ops(self) -> slice:
-        n = self.num_index_operands
-        return slice(n, n + len(self.block_mappings))
-
-    @property
-    def slice_scratch_ops(self) -> slice:
-        start = self.num_index_operands + len(self.block_mappings)
-        return slice(start, start + len(self.scratch_avals))
-
     def replace(self, **changes: Any) -> GridMapping:
         return dataclasses.replace(self, **changes)
 
@@ -182,7 +155,7 @@ _scalar = ShapedArray((), np.dtype(np.int32))
 
 def grid_mapping(
     spec: GridSpec, in_avals: Sequence[Any], in_tree: PyTreeDef, in_names: Sequence[str],
-    out_avals: Sequence[Any], out_tree: PyTreeDef, out_names: Sequence[str], debug: bool,
+    out_avals: Sequence[Any], out_tree: PyTreeDef, out_names: Sequence[str],
 ) -> GridMapping:  # fmt: skip
     """Stage the index maps of a spec.
 
@@ -192,7 +165,6 @@ def grid_mapping(
       in_tree: structure of the tuple of arguments, without the operands of index maps.
       in_names, out_names: names of the leaves for errors.
       out_avals, out_tree: types and structure of the results.
-      debug: whether forms of the kernel are printed.
     """
     k = spec.num_scalar_prefetch
     scalars = [spec.scalar_ref_aval(a) for a in in_avals[:k]]
@@ -200,9 +172,7 @@ def grid_mapping(
     index_tree = tree_structure((tuple(index_avals), {}), is_leaf=lambda x: x in index_avals)
     in_specs = _flat_specs(spec.in_specs, in_tree, "in_specs", "inputs")
     out_specs = _flat_specs(spec.out_specs, out_tree, "out_specs", "out_shape")
-    stage = lambda s, aval, name: block_mapping(
-        s, aval, name, index_avals, index_tree, len(spec.grid), debug
-    )
+    stage = lambda s, aval, name: block_mapping(s, aval, name, index_avals, index_tree)
     with grid_in_scope(spec.grid, spec.grid_names, ()):
         mappings = [
             stage(s, a, n)
@@ -210,20 +180,16 @@ def grid_mapping(
                 [*in_specs, *out_specs], [*in_avals[k:], *out_avals], [*in_names[k:], *out_names]
             )
         ]
-    scratch, _ = tree_flatten(
-        spec.scratch_shapes, is_leaf=lambda x: hasattr(x, "get_ref_aval") or x is None
-    )
+    scratch_avals, _ = ref_avals_of(spec.scratch_shapes, "scratch_shapes")
     return GridMapping(
         grid=tuple([d if isinstance(d, int) else dynamic_grid_dim for d in spec.grid]),
         grid_names=spec.grid_names,
         block_mappings=tuple(mappings),
-        index_map_tree=index_tree,
         index_map_avals=index_avals,
         num_index_operands=k,
         num_inputs=len(in_specs),
         num_outputs=len(out_specs),
-        scratch_avals=tuple([ref_aval_of(s, "scratch_shapes") for s in scratch]),
-        debug=debug,
+        scratch_avals=tuple(scratch_avals),
     )
 
 

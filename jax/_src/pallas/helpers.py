@@ -11,7 +11,7 @@ from jax._src import traceback_util
 from jax._src.core import typeof
 from jax._src.lax import lax
 from jax._src.lax.control_flow import cond, fori_loop
-from jax._src.pallas.values import as_array
+from jax._src.numpy import util as numpy_util
 from jax._src.tree_util import tree_map
 
 traceback_util.register_exclusion(__file__)
@@ -88,7 +88,7 @@ def loop(
 
 
 def _like(x: Any, k: Any) -> Any:
-    return lax.convert_element_type(x, typeof(k).dtype)  # type: ignore[attr-defined]
+    return lax.convert_element_type(x, typeof(k).dtype)
 
 
 def empty(shape: Sequence[int], dtype: Any, *, out_sharding: Any = None) -> Any:
@@ -127,14 +127,7 @@ def cdiv(a: Any, b: Any) -> Any:
     >>> pl.cdiv(7, 2)
     4
     """
-    if isinstance(a, int) and isinstance(b, int):
-        return -(-a // b)
-    return lax.div(lax.add(as_array(a), lax.sub(_int_like(b, a), _int_like(1, a))), _int_like(b, a))
-
-
-def _int_like(x: Any, like: Any) -> Any:
-    like = as_array(like)
-    return lax.convert_element_type(x, like.dtype) if isinstance(x, int) else x
+    return (a + b - 1) // b
 
 
 def align_to(a: Any, alignment: Any) -> Any:
@@ -192,18 +185,4 @@ def broadcast_to(a: Any, shape: tuple[int, ...]) -> Any:
     >>> pl.broadcast_to(jnp.arange(3), (2, 3)).shape
     (2, 3)
     """
-    ndim = len(shape)
-    a = as_array(a)
-    if ndim < a.ndim:
-        raise ValueError(
-            f"Cannot broadcast to shape with fewer dimensions: arr_shape={a.shape} shape={shape}"
-        )
-    own = a.shape
-    for d, e in zip(own[::-1], shape[::-1]):
-        if d != e and d != 1:
-            raise ValueError(
-                f"Incompatible shapes for broadcasting: {own} and requested shape {shape}"
-            )
-    kept = [i for i, d in enumerate(own) if d != 1 or shape[ndim - a.ndim + i] == 1]
-    squeezed = lax.reshape(a, [own[i] for i in kept])
-    return lax.broadcast_in_dim(squeezed, shape, [ndim - a.ndim + i for i in kept])
+    return numpy_util.broadcast_to(a, shape)

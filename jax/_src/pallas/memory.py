@@ -11,6 +11,7 @@ from jax._src import dtypes
 from jax._src.core import AbstractRef, AbstractValue, ShapedArray, ShapeDtypeStruct
 from jax._src.lax import lax
 from jax._src.state.primitives import new_ref_p
+from jax._src.tree_util import PyTreeDef, tree_flatten
 
 
 class MemorySpace(enum.Enum):
@@ -45,11 +46,11 @@ class MemoryRef:
 
     @property
     def shape(self) -> tuple[Any, ...]:
-        return self.inner_aval.shape  # type: ignore[attr-defined]
+        return self.inner_aval.shape
 
     @property
     def dtype(self) -> Any:
-        return self.inner_aval.dtype  # type: ignore[attr-defined]
+        return self.inner_aval.dtype
 
     def get_array_aval(self) -> AbstractValue:
         """Return the type of the array."""
@@ -67,12 +68,18 @@ def memory_ref(shape: Sequence[int], dtype: Any, space: Any) -> MemoryRef:
     return MemoryRef(ShapedArray(tuple(shape), dtype), space)
 
 
-def ref_aval_of(what: Any, where: str) -> AbstractRef:
-    """Return the type of the reference that `what` asks for.
+def ref_avals_of(types: Any, where: str) -> tuple[list[AbstractRef], PyTreeDef]:
+    """Flatten a tree of types of references.
 
     Raises:
-      TypeError: if it is no type of a reference.
+      TypeError: if a leaf is none.
     """
+    is_type = lambda x: x is None or hasattr(x, "get_ref_aval") or isinstance(x, AbstractRef)
+    flat, tree = tree_flatten(types, is_leaf=is_type)
+    return [_ref_aval_of(t, where) for t in flat], tree
+
+
+def _ref_aval_of(what: Any, where: str) -> AbstractRef:
     if isinstance(what, AbstractRef):
         return what
     make = getattr(what, "get_ref_aval", None)

@@ -25,6 +25,7 @@ from jax._src.pallas.grids import (
     names_of_leaves,
 )
 from jax._src.pallas.interpret import run_over_grid
+from jax._src.pallas.memory import ref_avals_of
 from jax._src.pallas.values import as_array
 from jax._src.tree_util import (
     PyTreeDef,
@@ -66,9 +67,9 @@ def pallas_call(
       debug: whether to print the kernel's jaxpr.
       interpret: whether to run the kernel as a program of XLA, which any device can.
       name: the kernel's name in place of the function's.
-      compiler_params: options of the back end.
-      cost_estimate: what the kernel costs, for XLA's scheduler.
-      metadata: strings that are written to the program.
+      compiler_params: options of the back end; interpreted kernels run the same with any of them.
+      cost_estimate: what the kernel costs: for XLA's scheduler, and for `pl.estimate_cost`.
+      metadata: strings that compiled kernels carry; in interpreted ones they are in the jaxpr only.
 
     Returns:
       A function of positional arguments. Elements of a block beyond the array, and those of results
@@ -122,7 +123,7 @@ def pallas_call(
         block_tree = tree_structure(args[k:])
         mapping = grid_mapping(
             grid_spec, in_avals, block_tree, names_of_leaves("args", args),
-            out_avals, out_tree, names_of_leaves("outputs", out_shape), debug,
+            out_avals, out_tree, names_of_leaves("outputs", out_shape),
         )  # fmt: skip
         jaxpr = _stage_kernel(kernel, name, grid_spec, mapping, in_tree, out_tree)
         if debug:
@@ -195,9 +196,7 @@ def _stage_kernel(
     scalars = mapping.index_map_avals[len(mapping.grid) :]
     ins = [*scalars, *[m.block_aval for m in mapping.in_block_mappings]]
     outs = [m.block_aval for m in mapping.block_mappings_output]
-    _, scratch_tree = tree_flatten(
-        spec.scratch_shapes, is_leaf=lambda x: hasattr(x, "get_ref_aval") or x is None
-    )
+    _, scratch_tree = ref_avals_of(spec.scratch_shapes, "scratch_shapes")
 
     def run(*refs: Any) -> Any:
         n, m = len(ins), len(outs)

@@ -8,15 +8,15 @@ from typing import Any
 import numpy as np
 
 from jax._src import api_util, core, debugging, dtypes, traceback_util
-from jax._src.core import AbstractRef, ClosedJaxpr, Primitive, ShapedArray, typeof
+from jax._src.core import ClosedJaxpr, Primitive, ShapedArray, typeof
 from jax._src.interpreters import ad, batching, mlir, partial_eval as pe
 from jax._src.lax import lax
 from jax._src.lax.control_flow.common import split_at
 from jax._src.pallas.grids import current_grid
-from jax._src.pallas.memory import ref_aval_of
+from jax._src.pallas.memory import ref_avals_of
 from jax._src.pallas.values import as_array, uninitialized
 from jax._src.state.discharge import discharge_written
-from jax._src.tree_util import tree_flatten, tree_unflatten
+from jax._src.tree_util import tree_unflatten
 
 traceback_util.register_exclusion(__file__)
 
@@ -146,11 +146,6 @@ def _reciprocal_types(x: Any, *, approx: bool, full_range: bool) -> Any:
 
 
 def _reciprocal_of_array(x: Any, *, approx: bool, full_range: bool) -> Any:
-    """The reciprocal; approximate ones have the precision of bfloat16."""
-    if approx:
-        return lax.convert_element_type(
-            lax.reciprocal(lax.convert_element_type(x, dtypes.bfloat16)), typeof(x).dtype
-        )
     return lax.integer_pow(x, -1)
 
 
@@ -167,7 +162,7 @@ def reciprocal(x: Any, *, approx: bool = False, full_range: bool = True) -> Any:
 
     Args:
       x: array of floating-point numbers.
-      approx: whether it may be approximate.
+      approx: whether it may be approximate; it is exact where kernels are interpreted.
       full_range: whether infinities, zeros and numbers close to the limits are to be right.
 
     Returns:
@@ -233,9 +228,7 @@ def run_scoped(
     """
     if not isinstance(collective_axes, tuple):
         collective_axes = (collective_axes,)
-    is_type = lambda x: hasattr(x, "get_ref_aval") or isinstance(x, AbstractRef)
-    flat, tree = tree_flatten((types, kw_types), is_leaf=is_type)
-    avals = [ref_aval_of(t, "the types given to run_scoped") for t in flat]
+    avals, tree = ref_avals_of((types, kw_types), "the types given to run_scoped")
     flat_fun, out_tree = api_util.flatten_fun(f, tree)
     info = api_util.debug_info("pallas run_scoped", f, types, kw_types)
     closed, consts = pe.trace_to_closed(flat_fun, avals, info)

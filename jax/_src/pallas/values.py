@@ -35,5 +35,5 @@ def uninitialized(aval: Any) -> Any:
 
 def as_array(x: Any) -> Any:
     """Return an array, NumPy array or number as an array that is not weakly typed."""
-    dtype = typeof(x).dtype  # type: ignore[attr-defined]
+    dtype = typeof(x).dtype
     return x if isinstance(dtype, dtypes.ExtendedDType) else lax.convert_element_type(x, dtype)

@@ -17,7 +17,7 @@ from jax._src.lax.slicing.scatters import (
     scatter_sub_p,
 )
 from jax._src.lax.slicing.slices import (
-    clamped_int32,
+    clamped,
     count_from_front,
     dynamic_index_in_dim,
     dynamic_slice,

@@ -413,13 +413,13 @@ def index_dtype(shape: Shape) -> np.dtype:
 _INT32 = np.dtype(np.int32)
 
 
-def clamped_int32(i: Any) -> Any:
-    """Convert indices to int32; those out of its range become its least or its largest number."""
+def clamped(i: Any, dtype: np.dtype = _INT32) -> Any:
+    """Clamp indices to the range of an integer dtype, to which they can be converted then."""
     if dtypes.issubdtype(core.typeof(i).dtype, np.integer):
-        (a, b), (c, d) = int_range(core.typeof(i).dtype), int_range(_INT32)
+        (a, b), (c, d) = int_range(core.typeof(i).dtype), int_range(dtype)
         if a < c or b > d:
             i = lax.clamp(lax.const(i, max(a, c)), i, lax.const(i, min(b, d)))
-    return lax.convert_element_type(i, _INT32)
+    return i
 
 
 def count_from_front(i: Any, size: Any) -> Any:

@@ -157,13 +157,11 @@ def as_index(i: Any, dtype: np.dtype) -> Any:
     have = core.typeof(i).dtype
     if have == dtype:
         return i
-    if isinstance(i, np.ndarray) or dtypes.itemsize_bits(have) == 64:
+    if isinstance(i, np.ndarray):
         (a, b), (c, d) = slicing.int_range(have), slicing.int_range(dtype)
-        low, high = max(a, c), min(b, d)
-        if isinstance(i, np.ndarray):
-            return np.clip(i, low, high).astype(dtype)
-        if low > a or high < b:
-            i = lax.clamp(np.array(low, have)[()], i, np.array(high, have)[()])
+        return np.clip(i, max(a, c), min(b, d)).astype(dtype)
+    if dtypes.itemsize_bits(have) == 64:
+        i = slicing.clamped(i, dtype)
     with bounds.keeping(dtype):
         return lax.convert_element_type(i, dtype)
 

@@ -125,7 +125,7 @@ def _attention(options: _Options, tables: Any, q: Any, k: Any, v: Any, ids: Any,
     b = options.block_sizes
     blocks = b.block_q, b.block_kv, b.block_kv_compute
     name = options.name("fwd", ids is not None)
-    return kernels.forward(tables[0], q, k, v, ids, sinks, blocks, options.settings, name)  # type: ignore[arg-type]
+    return kernels.forward(tables[0], q, k, v, ids, sinks, blocks, options.settings, name)
 
 
 def _differentiable(
@@ -158,7 +158,7 @@ def _backward(options: _Options, residuals: Any, do: Any) -> Any:
     shared = (q, k, v, ids, do, lse, delta)
     segmented = ids is not None
     outs = kernels.backward_keys(
-        tables[2], *shared, (b.block_q_dkv, b.block_kv_dkv, b.block_kv_dkv_compute),  # type: ignore[arg-type]
+        tables[2], *shared, (b.block_q_dkv, b.block_kv_dkv, b.block_kv_dkv_compute),
         b.use_fused_bwd_kernel, settings, options.name("dkv", segmented),
     )  # fmt: skip
     if b.use_fused_bwd_kernel:
@@ -166,7 +166,7 @@ def _backward(options: _Options, residuals: Any, do: Any) -> Any:
     else:
         dk, dv = outs
         dq = kernels.backward_queries(
-            tables[1], *shared, (b.block_q_dq, b.block_kv_dq), settings, options.name("dq", segmented)  # type: ignore[arg-type]
+            tables[1], *shared, (b.block_q_dq, b.block_kv_dq), settings, options.name("dq", segmented)
         )  # fmt: skip
     dsinks = None
     if sinks is not None:
@@ -186,10 +186,9 @@ class SplashAttentionKernel:
     `make_splash_mha` and `make_splash_mqa`.
     """
 
-    def __init__(self, tables: Any, options: _Options, shape: tuple[int, int, int]):
+    def __init__(self, tables: Any, options: _Options):
         self.tables = tables
         self.options = options
-        self.shape = shape
 
     def __call__(
         self, q: Any, k: Any, v: Any, segment_ids: SegmentIds | None = None, sinks: Any = None
@@ -232,14 +231,14 @@ class SplashAttentionKernel:
             else BlockTable(spec, spec, known(t.partial, spec), known(t.partials, PartitionSpec()))
             for t in self.tables
         ]
-        return SplashAttentionKernel(tuple(tables), self.options, self.shape)
+        return SplashAttentionKernel(tuple(tables), self.options)
 
     def tree_flatten(self) -> Any:
-        return (self.tables,), (self.options, self.shape)
+        return (self.tables,), self.options
 
     @classmethod
     def tree_unflatten(cls, aux: Any, children: Any) -> SplashAttentionKernel:
-        return cls(children[0], *aux)
+        return cls(children[0], aux)
 
 
 @custom_vjp
@@ -352,7 +351,7 @@ def _make_splash_attention(
     settings = kernels.Settings(mask_value, attn_logits_soft_cap, interpret, *minor)
     options = _Options(sizes, is_mqa, save_residuals, residual_checkpoint_name, settings)
     arrays = tuple(None if t is None else _as_arrays(t) for t in tables)
-    return SplashAttentionKernel(arrays, options, mask.shape)
+    return SplashAttentionKernel(arrays, options)
 
 
 def _as_arrays(t: BlockTable) -> BlockTable:
@@ -374,20 +373,20 @@ def _check_sizes(
         sizes += [
             ("block_q_dkv", b.block_q_dkv, "q_seq_len", shard),
             ("block_kv_dkv", b.block_kv_dkv, "kv_seq_len", num_kv),
-        ]  # type: ignore[list-item]
+        ]
         if not b.use_fused_bwd_kernel:
             sizes += [
                 ("block_q_dq", b.block_q_dq, "q_seq_len", shard),
                 ("block_kv_dq", b.block_kv_dq, "kv_seq_len", num_kv),
-            ]  # type: ignore[list-item]
+            ]
     for what, size, of, total in sizes:
         if total % size:
             raise ValueError(f"{what}={size} should divide {of}={total}.")
     parts = [(b.block_kv, b.block_kv_compute)]
     if b.has_backward_blocks:
-        parts.append((b.block_kv_dkv, b.block_kv_dkv_compute))  # type: ignore[arg-type]
+        parts.append((b.block_kv_dkv, b.block_kv_dkv_compute))
     for size, part in parts:
-        if size % part:  # type: ignore[operator]
+        if size % part:
             raise ValueError(
                 f"the number of keys computed at a time, {part}, should divide {size}."
             )
