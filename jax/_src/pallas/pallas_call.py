@@ -14,6 +14,7 @@ from jax._src.core import Jaxpr, Primitive, ShapedArray, typeof
 from jax._src.interpreters import mlir, partial_eval as pe
 from jax._src.lax import lax
 from jax._src.mesh import AxisType
+from jax._src.pallas.backends import lowering_for, platforms
 from jax._src.pallas.blocks import no_block_spec
 from jax._src.pallas.compiler_params import CompilerParams
 from jax._src.pallas.cost_estimate import CostEstimate
@@ -276,24 +277,32 @@ def _interpreted(
     return run_over_grid(jaxpr, grid_mapping, input_output_aliases, args)
 
 
+def _lower_interpreted(ctx: Any, *args: Any, **params: Any) -> Any:
+    run = mlir.lower_fun(_interpreted, multiple_results=True)
+    # Types in kernels do not say over which mesh axes values vary.
+    plain = lambda avals: [a.update_manual_axis_type(core.empty_mat) for a in avals]
+    ctx = ctx.replace(avals_in=plain(ctx.avals_in), avals_out=plain(ctx.avals_out))
+    return run(ctx, *args, **params)
+
+
 def _lower(ctx: Any, *args: Any, interpret: Any, jaxpr: Jaxpr, **params: Any) -> Any:
-    if interpret:
-        run = mlir.lower_fun(_interpreted, multiple_results=True)
-        # Types in kernels do not say over which mesh axes values vary.
-        plain = lambda avals: [a.update_manual_axis_type(core.empty_mat) for a in avals]
-        ctx = ctx.replace(avals_in=plain(ctx.avals_in), avals_out=plain(ctx.avals_out))
-        return run(ctx, *args, jaxpr=jaxpr, **params)
-    platforms = ctx.module_context.platforms
-    where = jaxpr.debug_info.func_src_info
-    if "cpu" in platforms:
+    if not interpret:
         raise ValueError(
             "Only interpret mode is supported on CPU backend. Give pallas_call interpret=True, in the call of "
-            f"{where}."
+            f"{jaxpr.debug_info.func_src_info}."
         )
-    raise NotImplementedError(
-        f"Kernels are not compiled for {', '.join(platforms)} yet, only interpreted: give pallas_call "
-        f"interpret=True, in the call of {where}."
-    )
+    return _lower_interpreted(ctx, *args, jaxpr=jaxpr, **params)
+
+
+def _lower_for(platform: str, ctx: Any, *args: Any, interpret: Any, **params: Any) -> Any:
+    if interpret:
+        return _lower_interpreted(ctx, *args, **params)
+    where = params["jaxpr"].debug_info.func_src_info
+    return lowering_for(platform, params["compiler_params"], where)(ctx, *args, **params)
 
 
 mlir.register_lowering(pallas_call_p, _lower)
+for _platform in platforms:
+    mlir.register_lowering(
+        pallas_call_p, functools.partial(_lower_for, _platform), platform=_platform
+    )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import enum
 from collections.abc import Mapping, Sequence
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 from jax._src.core import AbstractRef, ShapedArray
 from jax._src.pallas.blocks import no_block_spec
@@ -105,6 +105,8 @@ class CompilerParams:
       needs_layout_passes: whether layouts of vectors are inferred.
       fuse_transposed_lhs_in_matmul: whether transposes become part of products.
     """
+
+    BACKEND: ClassVar[str] = "mosaic_tpu"
 
     dimension_semantics: Sequence[DimensionSemantics] | None = None
     allow_input_fusion: Sequence[bool] | None = None

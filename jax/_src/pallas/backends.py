@@ -1,0 +1,48 @@
+"""Which back end compiles a kernel, by the platform and the options. They are loaded when they are used."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable
+from typing import Any
+
+# The module of each back end that there is: its `lower_call` is the lowering rule of `pallas_call`.
+_MODULES: dict[str, str] = {}
+
+# The back ends of a platform; the first is that of kernels without options.
+_OF_PLATFORM = {
+    "tpu": ("mosaic_tpu",),
+    "cuda": ("triton", "mosaic_gpu"),
+    "rocm": ("triton",),
+}
+
+platforms = tuple(_OF_PLATFORM)
+
+
+def lowering_for(platform: str, compiler_params: Any, where: str) -> Callable[..., Any]:
+    """Return the lowering rule of `pallas_call` for a platform.
+
+    Args:
+      platform: one of `platforms`.
+      compiler_params: options; their attribute `BACKEND` is the name of their back end.
+      where: the kernel's name and line, for errors.
+
+    Raises:
+      ValueError: if the options are those of a back end for another platform.
+      NotImplementedError: if the back end is not there yet.
+      NotImplementedError: if there is no such back end yet.
+    """
+    backends = _OF_PLATFORM[platform]
+    name = backends[0] if compiler_params is None else getattr(compiler_params, "BACKEND", None)
+    if name not in backends:
+        raise ValueError(
+            f"compiler_params of {type(compiler_params).__module__} are not for {platform}, in the call of {where}: give those of "
+            f"{' or '.join(backends)}."
+        )
+    if name not in _MODULES:
+        raise NotImplementedError(
+            f"Kernels are not compiled for {platform} ({name}) yet, only interpreted: give pallas_call "
+            f"interpret=True, in the call of {where}."
+        )
+    rule: Callable[..., Any] = importlib.import_module(_MODULES[name]).lower_call
+    return rule
