@@ -235,6 +235,7 @@ def read_modules(root: Path, package: str) -> dict[str, Module]:
         modules[name] = Module(name, path, names, source)
     for module in modules.values():
         source = module.source
+        source.resolve(modules.keys())
         module.imports = {_module_of(n, modules) for n in module.imports}
         source.late = {
             name: {m for i in imported if (m := _module_of(i, modules)) in modules}
@@ -481,7 +482,7 @@ class _Needs:
     def labels(self, files: Iterable[Path]) -> set[str]:
         """Of a test or a library of tests, given the files that it consists of."""
         roots: set[str] = set()
-        words: set[str] = set()
+        sources: list[late_names.Source] = []
         pending, seen = list(files), set()
         while pending:
             file = pending.pop()
@@ -489,10 +490,8 @@ class _Needs:
                 continue
             seen.add(file)
             source, imported = self._read(file)
-            words |= source.words
-            for name in source.programs:
-                roots.add(_module_of(name, self._modules))
-                words |= set(name.split("."))
+            sources.append(source)
+            roots |= {_module_of(name, self._modules) for name in source.programs}
             for name in imported:
                 if name.split(".")[0] == "jax":
                     roots.add(_module_of(name, self._modules))
@@ -500,7 +499,7 @@ class _Needs:
                     pending.append(file.parent / f"{name.split('.')[0]}.py")
         if not roots:
             return set()
-        loaded = late_names.closure(roots, words, self._imports, self._sources, _is_inner)
+        loaded = late_names.closure(roots, sources, self._imports, self._sources, _is_inner)
         needed = {self._owner[m].name: self._owner[m].label for m in loaded}
         inner = set().union(*(self._reach(name) for name in needed))
         return {label for name, label in needed.items() if name not in inner}
@@ -510,6 +509,8 @@ class _Needs:
         if file not in self._files:
             tree = _parse(file)
             source = late_names.read_source(tree, texts=True)
+            source.dotted |= source.programs
+            source.resolve(self._modules.keys())
             self._files[file] = source, imports_of(tree, file.stem, is_package=False)
         return self._files[file]
 

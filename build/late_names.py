@@ -2,9 +2,10 @@
 
 Packages load many of their names when these are first used (`jax/_src/lazy_names.py`). They repeat the imports for type
 checkers, which is where they are read from here. A test needs the module of a late name if the test, or anything else that
-it needs, mentions the name. That is more than is used, since other things have the same names, and never less, unless
-names are put together as the program runs, or it starts programs in other files: such tests have `//jax:everything`, marked
-`# keep`.
+it needs, mentions the name: as an attribute of its package, where that is imported under a name that has no other meaning in
+the file, or else as an attribute of anything. That is more than is used, since other things have the same names, and never
+less, unless names are put together as the program runs, or it starts programs in other files: such tests have
+`//jax:everything`, marked `# keep`.
 """
 
 import ast
@@ -12,7 +13,7 @@ import dataclasses
 import functools
 import re
 import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Container, Iterable, Iterator
 
 # Packages whose attributes are no late names, though some have the names of ours.
 OTHER_PACKAGES = sys.stdlib_module_names | {
@@ -32,17 +33,39 @@ class Source:
     Attributes:
       late: what it imports on first use of a name, dotted, by name.
       is_late: whether it has such names.
-      words: the attributes and imported names in it, but for those of other packages and of `self`, and what its strings
-        name; of a file that has late names, without these.
+      dotted: the names that it imports, and the attributes of imported names, with the module that they are imported from.
+      words: the other attributes in it, but for those of other packages and of `self`, and what its strings name; of a file
+        that has late names, without these.
       texts: the words of its strings, if it has late names, in whose tables they are then.
       programs: the dotted names that programs in its strings import of `jax`.
+      uses: what `dotted` is once `resolve` knows the modules: names, each with its module.
+      handed_on: the names that late names have in the modules that they come from, with these, by late name.
     """
 
     late: dict[str, set[str]]
     is_late: bool
+    dotted: set[str]
     words: set[str]
     texts: set[str]
     programs: set[str]
+    uses: set[tuple[str, str]] = dataclasses.field(default_factory=set)
+    handed_on: dict[str, set[tuple[str, str]]] = dataclasses.field(default_factory=dict)
+
+    def resolve(self, modules: Container[str]) -> None:
+        """Finds out which parts of dotted names are modules."""
+        for dotted in self.dotted:
+            self.words |= self._resolve(dotted, modules)
+        for name, imported in self.late.items():
+            origins = (full.rpartition(".") for full in imported)
+            self.handed_on[name] = {(module, last) for module, _, last in origins}
+
+    def _resolve(self, dotted: str, modules: Container[str]) -> set[str]:
+        """Adds what a dotted name uses of modules to `uses`; returns the rest, which are attributes of anything."""
+        module, *names = dotted.split(".")
+        while names and module in modules:
+            self.uses.add((module, names[0]))
+            module = f"{module}.{names.pop(0)}"
+        return set(names)
 
 
 def read_source(tree: ast.Module, texts: bool = False) -> Source:
@@ -50,6 +73,8 @@ def read_source(tree: ast.Module, texts: bool = False) -> Source:
     is_late = any("__getattr__" in _defined(node) for node in tree.body)
     late: dict[str, set[str]] = {}
     others = {"self", "cls"}.union(*map(_other_packages, walk(tree, types=True)))
+    imported = _imported_names(tree)
+    dotted = set().union(*imported.values())
     words: set[str] = set()
     strings: set[str] = set()
     programs: set[str] = set()
@@ -63,13 +88,14 @@ def read_source(tree: ast.Module, texts: bool = False) -> Source:
         if isinstance(node, ast.Constant) and isinstance(node.value, str):
             strings |= _words_of_text(node.value, texts)
             programs |= _imports_of_text(node.value) if texts else set()
-        elif isinstance(node, ast.Attribute) and _outermost(node) not in others:
-            words.add(node.attr)
-        elif isinstance(node, ast.alias):
-            words |= set(node.name.split("."))
+        elif isinstance(node, ast.Attribute) and (first := _outermost(node)) not in others:
+            if first in imported:
+                dotted |= {f"{full}.{_after_first(node)}" for full in imported[first]}
+            else:
+                words.add(node.attr)
     if not is_late:
-        return Source({}, False, words | strings, set(), programs)
-    return Source(late, True, words - late.keys(), strings, programs)
+        return Source({}, False, dotted, words | strings, set(), programs)
+    return Source(late, True, dotted, words - late.keys(), strings, programs)
 
 
 def walk(
@@ -131,6 +157,41 @@ def _is_other(name: str) -> bool:
     return name.split(".")[0] in OTHER_PACKAGES
 
 
+def _imported_names(tree: ast.AST) -> dict[str, set[str]]:
+    """What imports give names to, dotted, by these names.
+
+    A name that is given to something else too, such as an argument, has a star in front, which no name in the program has.
+    """
+    found: dict[str, set[str]] = {}
+    others: set[str] = set()
+    for node in walk(tree):
+        if isinstance(node, ast.Import):
+            for alias in node.names:
+                full = alias.name if alias.asname else alias.name.split(".")[0]
+                found.setdefault(alias.asname or full, set()).add(full)
+                found.setdefault(f"*{alias.name}", set()).add(alias.name)
+        elif isinstance(node, ast.ImportFrom):
+            base = "." * node.level + (node.module or "")
+            for alias in node.names:
+                found.setdefault(alias.asname or alias.name, set()).add(f"{base}.{alias.name}")
+        elif isinstance(node, ast.arg):
+            others.add(node.arg)
+        elif isinstance(node, ast.Name) and not isinstance(node.ctx, ast.Load):
+            others.add(node.id)
+        elif isinstance(node, ast.FunctionDef | ast.ClassDef | ast.ExceptHandler):
+            others.add(node.name or "")
+    return {f"*{name}" if name in others else name: full for name, full in found.items()}
+
+
+def _after_first(node: ast.AST) -> str:
+    """A dotted name without its first part."""
+    names = []
+    while isinstance(node, ast.Attribute):
+        names.append(node.attr)
+        node = node.value
+    return ".".join(reversed(names))
+
+
 def _outermost(node: ast.AST) -> str:
     """The name at the start of a dotted name, or an empty text."""
     while isinstance(node, ast.Attribute):
@@ -158,7 +219,7 @@ def _imports_of_text(text: str) -> set[str]:
 
 def closure(
     roots: Iterable[str],
-    words: Iterable[str],
+    program: Iterable[Source],
     imports: dict[str, set[str]],
     sources: dict[str, Source],
     is_inner: Callable[[str], bool],
@@ -167,15 +228,19 @@ def closure(
 
     Args:
       roots: the modules that it imports.
-      words: the identifiers that it mentions.
+      program: its files.
       imports: the modules that each module imports.
       sources: of all modules; the values of `late` are names of modules.
-      is_inner: whether a module uses the late names of such modules only. Others, and the program, may use those of all.
+      is_inner: whether an attribute of anything is a late name of such modules only, in a module. In others, and in the
+        program, it may be one of all modules.
     """
     found: set[str] = set()
     # By whether the late names are of inner modules
-    mentioned = {True: set(words), False: set(words)}
-    waiting: dict[bool, dict[str, set[str]]] = {True: {}, False: {}}
+    words = set().union(*(source.words for source in program))
+    mentioned = {True: words, False: set(words)}
+    waiting: dict[bool, dict[str, set[tuple[str, str]]]] = {True: {}, False: {}}
+    uses = set().union(*(source.uses for source in program))
+    done: set[tuple[str, str]] = set()
     pending = list(roots)
     while pending:
         while pending:
@@ -184,12 +249,17 @@ def closure(
                 continue
             found.add(module)
             pending += filter(None, [module.rpartition(".")[0], *imports[module]])
-            inner = is_inner(module)
+            source, inner = sources[module], is_inner(module)
+            uses |= source.uses
             for of_inner in (True,) if inner else (True, False):
-                mentioned[of_inner] |= sources[module].words
-            for name, modules in sources[module].late.items():
-                waiting[inner].setdefault(name, set()).update(modules)
+                mentioned[of_inner] |= source.words
+            for name in source.late:
+                waiting[inner].setdefault(name, set()).add((module, name))
         for inner, late in waiting.items():
             for name in late.keys() & mentioned[inner]:
-                pending += late.pop(name)
+                uses |= late.pop(name)
+        for module, name in [use for use in uses - done if use[0] in found]:
+            done.add((module, name))
+            pending += sources[module].late.get(name, ())
+            uses |= sources[module].handed_on.get(name, set())
     return found

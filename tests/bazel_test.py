@@ -92,13 +92,17 @@ def test_what_is_imported_when_it_is_needed(package):
         ("import jax.numpy\nprogram = 'jax.numpy.roots([1])'", {"//jax/numpy", "//jax/_src:polynomial"}),
         ("import jax.numpy as jnp\njnp.fft.fft", {"//jax/numpy", "//jax/numpy:fft"}),
         ("from shared import jnp\njnp.roots", {"//jax/numpy", "//jax/_src:polynomial"}),
+        ("import jax.numpy as jnp\nfrom jax._src import core\njnp.ones + core.roots", {"//jax/numpy"}),
+        ("import jax.numpy\nfrom jax._src import core\ndef f(core): core.roots", {"//jax/numpy", "//jax/_src:polynomial"}),
+        ("from jax.numpy import roots as zeros", {"//jax/numpy", "//jax/_src:polynomial"}),
+        ("import jax\njax.numpy.roots", {"//jax/numpy", "//jax/_src:polynomial"}),
         ("import jax._src.core", {"//jax/_src:core"}),
         ("import numpy as np\nnp.roots", set()),
     ],
 )  # fmt: skip
 def test_tests_depend_on_what_they_load(package, program, needed):
     files = {
-        "jax/__init__.py": "",
+        "jax/__init__.py": "names = {'numpy'}\ndef __getattr__(name): pass\n",
         "jax/_src/polynomial.py": "roots = 1\n",
         "jax/numpy/__init__.py": "import jax._src.core\nif TYPE_CHECKING:\n    from jax._src.polynomial import roots\n"
         "names = {'fft', 'roots'}\ndef __getattr__(name): pass\n",
