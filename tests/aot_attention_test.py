@@ -8,6 +8,7 @@ import pytest
 
 import jax
 import jax.numpy as jnp
+from jax._src.cudnn.fused_attention_stablehlo import paged_attention
 from jax.sharding import NamedSharding, PartitionSpec as P
 
 pytestmark = pytest.mark.aot("cuda")
@@ -50,3 +51,18 @@ def test_partitioned(spec, key_heads, shard, gathers):
     # The shards' gradients of the bias are added up.
     assert re.search(r"all-reduce", text)
     assert np.shape(compiled.output_shardings) == (4,)
+
+
+@pytest.mark.parametrize("spec", [P(None, None, "y"), P("x", None, "y")])
+def test_pages_are_partitioned_along_heads(spec):
+    mesh = aot_programs.mesh_of("h100")
+    replicated = NamedSharding(mesh, P())
+    query = struct((4, 64, 8, 32), NamedSharding(mesh, spec))
+    pages = struct((16, 16, 8, 32), NamedSharding(mesh, P(None, None, "y")))
+    lengths = jax.ShapeDtypeStruct((4,), jnp.int32, sharding=replicated)
+    table = jax.ShapeDtypeStruct((4, 1, 4, 1), jnp.int32, sharding=replicated)
+    arguments = query, pages, pages, lengths, lengths, table, table
+    text = jax.jit(paged_attention).lower(*arguments).compile().as_text()
+    (call,) = re.findall(r".* custom-call\(.*__cudnn\$fmha.*", text)
+    assert "operand_layout_constraints={bf16[4,64,1,32]{3,2,1,0}, bf16[16,16,1,32]" in call
+    assert bool(re.search("all-gather", text)) == (spec[0] is not None)

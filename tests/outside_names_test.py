@@ -42,7 +42,7 @@ NAMES = """
 jax._src.api.clear_backends jax._src.api.device_put jax._src.api.GradRef
 jax._src.callback.emit_python_callback jax._src.checkify.Out
 jax._src.config.jax_xla_profile_version jax._src.core.call_p
-jax._src.core.new_ref jax._src.custom_derivatives.optimize_remat_of_custom_vjp_fwd
+jax._src.core.new_ref jax._src.cudnn.fused_attention_stablehlo.paged_attention jax._src.custom_derivatives.optimize_remat_of_custom_vjp_fwd
 jax._src.dtypes.bool_ jax._src.hijax.custom_vjp3 jax._src.hijax.hijax_method jax._src.interpreters.mlir._platforms_with_donation
 jax._src.interpreters.partial_eval.PartialVal jax._src.interpreters.pxla.Mesh
 jax._src.lax.index_in_dim jax._src.lib.cuda_versions jax._src.pjit.make_jit_cpp_cache
@@ -63,7 +63,6 @@ jax._src.test_util.count_internal_device_puts jax._src.test_util.count_device_pu
 ABSENT = {
     "jax.experimental.pallas.mosaic_gpu": "kernels are interpreted so far",
     "jax._src.ad_checkpoint.custom_remat": "a rule of the original's rematerialization, used nowhere else",
-    "jax._src.cudnn.fused_attention_stablehlo.paged_attention": "caches in pages are not there yet",
     "jax._src.export.shape_poly_decision": "the original's own procedure to compare symbolic sizes",
     "jax._src.internal_test_util.export_back_compat_test_data": "programs that the original has exported:"
     " its own test data, which CompatTestBase runs where they are",
@@ -403,8 +402,7 @@ def test_attention_by_cudnn():
     for error, message, options in (
         (ValueError, "q_seqlen and kv_seqlen", {"mask_type": kinds.PADDING}),
         (ValueError, "sliding_window_length > 0", {"sliding_window_length": 0}),
-        (NotImplementedError, "without dropout_rate, use_fp8", {"dropout_rate": 0.1, "use_fp8": True}),
-        (NotImplementedError, "ALIBI", {"mask_type": kinds.ALIBI}),
+        (NotImplementedError, "without fp8_params, use_fp8", {"fp8_params": {}, "use_fp8": True}),
     ):  # fmt: skip
         with pytest.raises(error, match=message):
             call("BTNH", **options)

@@ -11,8 +11,7 @@ from typing import Any
 import numpy as np
 
 from jax._src import dtypes, lib, xla_bridge
-from jax._src.lax import lax
-from jax._src.nn.cudnn_attention import attention_and_sums
+from jax._src.nn.cudnn_attention import Options, attention_and_sums, check_operands
 from jax._src.numpy.util import to_array
 
 _HALVES = frozenset({np.dtype(np.float16), np.dtype(dtypes.bfloat16)})
@@ -139,6 +138,11 @@ def _check_pages(name: str, table_name: str, x: Any, table: Any, block: int, bat
     """The length that a table of blocks stands for."""
     if len(table.shape) != 4:
         raise ValueError(f"{table_name} must have a rank of 4, got {len(table.shape)}")
+    if table.shape[1] != 1 or table.shape[3] != 1 or np.dtype(table.dtype) != np.int32:
+        raise ValueError(
+            f"{table_name} must be int32 of shape (batch, 1, blocks, 1), got "
+            f"{dtypes.dtype_name(table.dtype)} of shape {table.shape}"
+        )
     if x.shape[0] != table.shape[0] * table.shape[2]:
         raise ValueError(
             f"{name} and {table_name} must have same number of blocks, got {x.shape[0]} vs "
@@ -220,11 +224,12 @@ def dot_product_attention(
         PADDING_CAUSAL.
       scale: number by which logits are multiplied.
       mask_type: which keys a query attends to.
+      seed: that of the dropout.
+      dropout_rate: the share of weights that are dropped.
       qkv_layout: "BTNH" or "BNTH", also of the result.
       sliding_window_length: a query attends to so many keys up to its own position; None for all.
       return_residual: whether to return the log-sum-exps of the logits too, of shape (B, N, T).
-      q_offsets, kv_offsets, fp8_params, seed, dropout_rate, use_fp8: not supported, except by their
-        default values.
+      q_offsets, kv_offsets, fp8_params, use_fp8: not supported, except by their default values.
 
     Returns:
       Array of the shape of `query`; with `return_residual` a pair of it and the log-sum-exps.
@@ -237,34 +242,91 @@ def dot_product_attention(
         "q_offsets": q_offsets is not None,
         "kv_offsets": kv_offsets is not None,
         "fp8_params": fp8_params is not None,
-        "dropout_rate": dropout_rate != 0.0,
         "use_fp8": use_fp8,
-        "mask_type ALIBI": mask_type == MaskType.ALIBI,
     }
     if given := [name for name, is_given in refused.items() if is_given]:
         raise NotImplementedError(
             f"attention by cuDNN is implemented without {', '.join(given)}: use "
             "jax.nn.dot_product_attention, or compute it by jax.numpy"
         )
-    layout = _normalize_layout(qkv_layout)
-    if sliding_window_length is not None and sliding_window_length <= 0:
-        raise ValueError(f"Require sliding_window_length > 0, got {sliding_window_length}")
     padding = mask_type in (MaskType.PADDING, MaskType.PADDING_CAUSAL)
     if padding and (q_seqlen is None or kv_seqlen is None):
         raise ValueError("Require q_seqlen and kv_seqlen to generate padding mask")
-    arrays = [to_array(x) for x in (query, key, value)]
-    bias, mask, *lengths = [
-        None if x is None else to_array(x) for x in (bias, mask, q_seqlen, kv_seqlen)
-    ]
-    check_layout(*arrays, bias, *lengths, None, None, None, None, layout)
-    if layout == AttentionLayout.BNTH:
-        arrays = [lax.transpose(x, (0, 2, 1, 3)) for x in arrays]
-    out, sums = attention_and_sums(
-        *arrays, bias, mask, scale, *(lengths if padding else (None, None)),
-        is_causal=mask_type in (MaskType.CAUSAL, MaskType.PADDING_CAUSAL),
-        window=None if sliding_window_length is None else (sliding_window_length - 1, 0),
-        return_residual=return_residual,
+    options = _options(
+        scale, mask_type, seed, dropout_rate, qkv_layout, sliding_window_length, return_residual
+    )
+    lengths = (q_seqlen, kv_seqlen)
+    return _attention(query, key, value, bias, mask, lengths, None, options, padding)
+
+
+def paged_attention(
+    query: Any, key: Any, value: Any, q_seqlen: Any, kv_seqlen: Any, page_table_k: Any,
+    page_table_v: Any, bias: Any = None, mask: Any = None, fp8_params: Any = None, *,
+    scale: float = 1.0, mask_type: MaskType = MaskType.NO_MASK, seed: int = 42,
+    dropout_rate: float = 0.0, qkv_layout: str = "BTNH", sliding_window_length: int | None = None,
+    use_fp8: bool = False, return_residual: bool = False,
+) -> Any:  # fmt: skip
+    """Attention to keys and values that are kept in pages, computed by cuDNN (W. Kwon et al., 2023).
+
+    Args:
+      query: float16 or bfloat16 array in `qkv_layout`.
+      key, value: pages of that dtype, of shape (pages, page size, N, H) or (pages, N, page size, H)
+        as `qkv_layout` says. There are B times as many as a sequence has.
+      q_seqlen, kv_seqlen: lengths without padding, int32 of shape (B,).
+      page_table_k, page_table_v: the numbers of the pages of each sequence, int32 of shape
+        (B, 1, pages of a sequence, 1).
+      bias: array that is added to the logits, of shape (B or 1, N or 1, T, S), where S is the length
+        of all pages of a sequence.
+      mask: boolean array of that shape: which logits count.
+      scale, mask_type, seed, dropout_rate, qkv_layout, sliding_window_length, return_residual: as for
+        `dot_product_attention`.
+      fp8_params, use_fp8: not supported, except by their default values.
+
+    Returns:
+      Array of the shape of `query`; with `return_residual` a pair of it and the log-sum-exps. They have
+      no gradient.
+
+    Raises:
+      ValueError: if shapes or dtypes do not belong together, and for numbers of 8 bits.
+      NotImplementedError: if cuDNN has no kernel for the dtype or the size of heads, and where a
+        gradient is taken.
+    """
+    if use_fp8 or fp8_params is not None:
+        raise ValueError("Paged attention doesn't support fp8 for now.")
+    if q_seqlen is None or kv_seqlen is None:
+        raise ValueError("Require q_seqlen and kv_seqlen to generate padding mask")
+    if page_table_k is None or page_table_v is None:
+        raise ValueError("Require page_table_k and page_table_v: which pages are a sequence's")
+    options = _options(
+        scale, mask_type, seed, dropout_rate, qkv_layout, sliding_window_length, return_residual
+    )
+    lengths, pages = (q_seqlen, kv_seqlen), (page_table_k, page_table_v)
+    return _attention(query, key, value, bias, mask, lengths, pages, options, True)
+
+
+def _options(
+    scale: float, mask_type: MaskType, seed: int, dropout_rate: float, layout: str,
+    window: int | None, return_residual: bool,
+) -> Options:  # fmt: skip
+    if window is not None and window <= 0:
+        raise ValueError(f"Require sliding_window_length > 0, got {window}")
+    return Options(
+        float(scale), mask_type.name, window or 0, _normalize_layout(layout).name,
+        float(dropout_rate), int(seed), with_residual=return_residual,
     )  # fmt: skip
-    if layout == AttentionLayout.BNTH:
-        out = lax.transpose(out, (0, 2, 1, 3))
-    return (out, sums) if return_residual else out
+
+
+def _attention(
+    query: Any, key: Any, value: Any, bias: Any, mask: Any, lengths: Any, pages: Any,
+    options: Options, with_lengths: bool,
+) -> Any:  # fmt: skip
+    arrays = [to_array(x) for x in (query, key, value)]
+    bias, mask, *lengths = [None if x is None else to_array(x) for x in (bias, mask, *lengths)]
+    pages = None if pages is None else [to_array(x) for x in pages]
+    layout = AttentionLayout[options.layout]
+    check_layout(*arrays, bias, *lengths, None, None, *(pages or (None, None)), layout)
+    check_operands(arrays[0])
+    out, sums = attention_and_sums(
+        *arrays, bias, mask, lengths if with_lengths else None, pages, options
+    )
+    return (out, sums) if options.with_residual else out

@@ -38,31 +38,32 @@ _MAX_HEAD_SIZE = 256
 class Options(NamedTuple):
     """Static parameters of an attention.
 
-    Its operands are query, key, value, a bias if it `has_bias`, and the lengths of queries and of keys if it
-    `has_lengths`. The gradient takes the residual, the attention and its cotangent after these.
+    Its operands are query, key, value, a bias if it `has_bias`, the lengths of queries and of keys if it
+    `has_lengths`, and the tables of pages of keys and of values if it `has_pages`. The gradient takes the
+    residual, the attention and its cotangent after these.
     """
 
     scale: float
-    mask_type: str
-    window: int
-    has_bias: bool
-    has_lengths: bool
+    mask_type: str = "NO_MASK"
+    window: int = 0  # how many keys, up to its own position, a query attends to; 0 for all
+    layout: str = "BTNH"  # or BNTH: the order of dimensions of query, key, value and result
+    dropout_rate: float = 0.0
+    seed: int = 42
+    has_bias: bool = False
+    has_lengths: bool = False
+    has_pages: bool = False
     with_residual: bool = False
+
+    @property
+    def length_dim(self) -> int:
+        return self.layout.index("T")
+
+    @property
+    def heads_dim(self) -> int:
+        return self.layout.index("N")
 
 
 def cudnn_attention(
-    *operands: Any, is_causal: bool, window: tuple[int, int] | None, return_residual: bool
-) -> tuple[Any, Any]:
-    """Returns what `attention_and_sums` does, the sums with shape (B, T, N) in the dtype of the attention."""
-    out, sums = attention_and_sums(
-        *operands, is_causal=is_causal, window=window, return_residual=return_residual
-    )
-    if sums is not None:
-        sums = lax.convert_element_type(lax.transpose(sums, (0, 2, 1)), out.dtype)
-    return out, sums
-
-
-def attention_and_sums(
     query: Any,
     key: Any,
     value: Any,
@@ -76,7 +77,7 @@ def attention_and_sums(
     window: tuple[int, int] | None,
     return_residual: bool,
 ) -> tuple[Any, Any]:
-    """Returns the attention and, if asked for, the log-sum-exps of the logits.
+    """Returns the attention and, if asked for, the log-sum-exps of the logits, in its dtype.
 
     Args:
       query: array of shape (B, T, N, H), bfloat16 or float16.
@@ -87,16 +88,55 @@ def attention_and_sums(
       is_causal: whether a query attends only to keys up to its position.
       window: how many positions before and after its own a query attends to. cuDNN knows only the
         former; the latter is implied by `is_causal`.
-      return_residual: whether to return the log-sum-exps, float32 of shape (B, N, T). They have no
-        gradient.
+      return_residual: whether to return the log-sum-exps, of shape (B, T, N). They have no gradient.
 
     Raises:
       NotImplementedError: if cuDNN has no kernel for the dtype, size of heads or scale.
       ValueError: if it has none for the window.
     """
-    _check_operands(query, key)
-    b, t = query.shape[:2]
-    s = key.shape[1]
+    check_operands(query)
+    lengths = None
+    if query_lengths is not None or key_lengths is not None:
+        sizes = ((query_lengths, query.shape[1]), (key_lengths, key.shape[1]))
+        lengths = [
+            lax.full((query.shape[0],), size, np.int32) if x is None else x for x, size in sizes
+        ]
+    masks = ["PADDING"] * (lengths is not None) + ["CAUSAL"] * is_causal
+    options = Options(
+        _number(scale),
+        "_".join(masks) or "NO_MASK",
+        _window_length(window, is_causal),
+        with_residual=return_residual,
+    )
+    out, sums = attention_and_sums(query, key, value, bias, mask, lengths, None, options)
+    if sums is not None:
+        sums = lax.convert_element_type(lax.transpose(sums, (0, 2, 1)), out.dtype)
+    return out, sums
+
+
+def attention_and_sums(
+    query: Any,
+    key: Any,
+    value: Any,
+    bias: Any,
+    mask: Any,
+    lengths: Sequence[Any] | None,
+    pages: Sequence[Any] | None,
+    options: Options,
+) -> tuple[Any, Any]:
+    """Returns the attention and, with `options.with_residual`, the log-sum-exps of the logits.
+
+    Args:
+      query: array in the layout of `options`, bfloat16 or float16.
+      key, value: arrays of as many sequences or, with `pages`, of pages, which are parts of sequences.
+      bias, mask: arrays that broadcast to (B, N, T, S), or None.
+      lengths: those of queries and of keys, int32 arrays of shape (B,), or None.
+      pages: which pages are the keys and the values of a sequence, int32 arrays of shape
+        (B, 1, pages, 1), or None.
+      options: static parameters, except which operands there are.
+
+    The log-sum-exps are of shape (B, N, T) and float32, and have no gradient.
+    """
     if mask is not None:
         offsets = lax.select(
             mask,
@@ -112,26 +152,26 @@ def attention_and_sums(
     operands = [query, key, value]
     if bias is not None:
         # cuDNN broadcasts batch and heads only.
+        t, s = query.shape[options.length_dim], key.shape[options.length_dim]
+        if pages is not None:
+            s *= pages[0].shape[2]
         bias = lax.convert_element_type(bias, query.dtype)
         operands.append(lax.broadcast_to(bias, (*bias.shape[:2], t, s)))
-    has_lengths = query_lengths is not None or key_lengths is not None
-    if has_lengths:
-        for lengths, size in ((query_lengths, t), (key_lengths, s)):
-            operands.append(lax.full((b,), size, np.int32) if lengths is None else lengths)
-    masks = ["PADDING"] * has_lengths + ["CAUSAL"] * is_causal
-    options = Options(
-        _number(scale),
-        "_".join(masks) or "NO_MASK",
-        _window_length(window, is_causal),
-        bias is not None,
-        has_lengths,
+    operands += [*(lengths or ()), *(pages or ())]
+    with_residual = options.with_residual
+    options = options._replace(
+        has_bias=bias is not None,
+        has_lengths=lengths is not None,
+        has_pages=pages is not None,
+        with_residual=False,
     )
-    if not return_residual:
+    if not with_residual:
         return _attention(options, *operands), None
     return _with_residual(options, *operands)
 
 
-def _check_operands(query: Any, key: Any) -> None:
+def check_operands(query: Any) -> None:
+    """Raises NotImplementedError if cuDNN has no kernel for the dtype or the size of heads."""
     if query.dtype not in _ELEMENT_TYPES:
         raise NotImplementedError(
             "dot_product_attention: cuDNN's attention takes bfloat16 and float16, got "
@@ -180,12 +220,17 @@ def _attention(options: Options, *operands: Any) -> Any:
 
 
 def _attention_fwd(options: Options, *operands: Any) -> Any:
-    query, key = operands[:2]
+    if options.has_pages:
+        raise NotImplementedError(
+            "cuDNN's attention to pages of keys and values has no gradient: gather the pages, and use "
+            "jax.nn.dot_product_attention"
+        )
+    t, s = [x.shape[options.length_dim] for x in operands[:2]]
     # Gradients are computed by tiles of two rows and columns.
-    if query.shape[1] % 2 or key.shape[1] % 2:
+    if t % 2 or s % 2:
         raise NotImplementedError(
             "dot_product_attention: cuDNN's gradient needs sequences of even lengths, got "
-            f"{query.shape[1]} queries and {key.shape[1]} keys; pad them (see query_seq_lengths and "
+            f"{t} queries and {s} keys; pad them (see query_seq_lengths and "
             "key_value_seq_lengths), or use implementation='xla'"
         )
     out, residual = cudnn_attention_p.bind(*operands, options=options._replace(with_residual=True))
@@ -228,10 +273,11 @@ def _types(query, *_, options):
     out = query.update(weak_type=False)
     if not options.with_residual:
         return [out]
-    b, t, n, _ = query.shape
+    order = (0, options.heads_dim, options.length_dim)
+    b, n, t = [query.shape[d] for d in order]
     sharding = query._sharding
     if sharding is not None:
-        batch, length, heads, _ = sharding.spec.partitions
+        batch, heads, length = [sharding.spec.partitions[d] for d in order]
         sharding = sharding.update(spec=sharding.spec.update(partitions=(batch, heads, length)))
     residual = core.ShapedArray(
         (b, n, t), np.float32, sharding=sharding, manual_axis_type=query.manual_axis_type
@@ -261,7 +307,15 @@ def _batch_size(x: Any, dim: int | None) -> int:
 def _batched(primitive, axis_data, args, dims, *, options):
     """Makes the mapped dimension part of the batch."""
     size, batch = axis_data.size, _batch_size(args[0], dims[0])
-    folded = [_fold(x, d, size, batch) for x, d in zip(args, dims)]
+    batches = [batch] * len(args)
+    if options.has_pages:
+        batches[1:3] = [_batch_size(args[i], dims[i]) for i in (1, 2)]
+    folded = [_fold(x, d, size, b) for x, d, b in zip(args, dims, batches)]
+    if options.has_pages:
+        # The pages of the mapped sequences are behind each other.
+        for table, pages in ((-2, batches[1]), (-1, batches[2])):
+            firsts = np.repeat(np.arange(size) * pages, batch).astype(folded[table].dtype)
+            folded[table] += firsts.reshape(-1, 1, 1, 1)
     outs = primitive.bind(*folded, options=options)
     outs = [lax.reshape(x, (size, batch, *x.shape[1:])) for x in outs]
     if primitive is cudnn_attention_grad_p and options.has_bias:
@@ -275,17 +329,25 @@ def _batched(primitive, axis_data, args, dims, *, options):
 
 
 def _specs(operands: Sequence[Any], options: Options, gradient: bool) -> list[PartitionSpec]:
-    """How operands are split: along batch and heads, as query is."""
+    """How operands are split: along batch and heads, as query is; pages along heads only."""
     query, key = operands[:2]
     mesh = query.sharding.mesh
-    batch, _, heads, *_ = (*query.sharding.spec, None, None, None)
-    if key.shape[2] % math.prod([mesh.shape[name] for name in _names(heads)]):
+    spec = (*query.sharding.spec, None, None, None)
+    batch, heads = spec[0], spec[options.heads_dim]
+    if options.has_pages:
+        batch = None  # a sequence's pages may be anywhere
+    if key.shape[options.heads_dim] % math.prod([mesh.shape[name] for name in _names(heads)]):
         heads = None  # fewer heads of keys than shards
-    specs = [PartitionSpec(batch, None, heads, None)] * 3
+    if options.mask_type == "ALIBI":
+        heads = None  # what is added depends on the number of the head
+    arrays = [batch, None, None, None]
+    arrays[options.heads_dim] = heads
+    specs = [PartitionSpec(*arrays)] * 3
     if options.has_bias:
         sizes = operands[3].shape
         specs.append(PartitionSpec(*[a if n > 1 else None for a, n in zip((batch, heads), sizes)]))
     specs += [PartitionSpec(batch)] * (2 * options.has_lengths)
+    specs += [PartitionSpec()] * (2 * options.has_pages)
     if gradient:
         specs += [PartitionSpec(batch, heads, None), specs[0], specs[0]]
     return specs
@@ -298,7 +360,7 @@ def _names(entry: Any) -> tuple[str, ...]:
 def _partition(options: Options, mesh: Any, arg_shapes: Any, _: Any) -> Any:
     specs = _specs(arg_shapes[0], options, gradient=False)
     shardings = tuple([NamedSharding(mesh, spec) for spec in specs])
-    batch, _, heads, _ = specs[0]
+    batch, heads = specs[0][0], specs[0][options.heads_dim]
     residual = NamedSharding(mesh, PartitionSpec(batch, heads, None))
     results = (shardings[0], residual) if options.with_residual else (shardings[0],)
 
@@ -316,7 +378,7 @@ def _partition_grad(options: Options, mesh: Any, arg_shapes: Any, _: Any) -> Any
         grads = list(_grad_call_p.bind(*operands, options=options))
         if options.has_bias:
             # Shards of the batch, or of the heads, share the bias.
-            batch, _, heads, _ = specs[0]
+            batch, heads = specs[0][0], specs[0][options.heads_dim]
             sizes = arg_shapes[0][3].shape
             shared = [a for a, n in zip((batch, heads), sizes) if n == 1]
             names = tuple([name for a in shared for name in _names(a)])
@@ -330,15 +392,24 @@ def _partition_grad(options: Options, mesh: Any, arg_shapes: Any, _: Any) -> Any
 def _sharding_rule(options: Options, operand_types: Any, gradient: bool) -> str:
     """Einsum-like text: batch and heads of all arrays are split alike."""
     shapes = [ir.RankedTensorType(t).shape for t in operand_types]
-    query, key = "b t n h", "b s n h" if shapes[0][2] == shapes[1][2] else "b s k h"
+
+    def array(*names: str) -> str:
+        return " ".join([names["BTNH".index(dim)] for dim in options.layout])
+
+    heads = "n" if shapes[0][options.heads_dim] == shapes[1][options.heads_dim] else "k"
+    query, key = array("b", "t", "n", "h"), array("b", "s", heads, "h")
     arguments = [query, key, key]
+    if options.has_pages:
+        arguments[1:] = [array("p", "s", heads, "h"), array("q", "r", heads, "h")]
     if options.has_bias:
         names = [name if n > 1 else f"{name}1" for name, n in zip("bn", shapes[3])]
-        arguments.append(" ".join([*names, "t", "s"]))
+        arguments.append(" ".join([*names, "t", "u" if options.has_pages else "s"]))
     results = [query, "b n t"] if options.with_residual else [query]
     if gradient:
         results = arguments[:]
     arguments += ["b"] * (2 * options.has_lengths)
+    if options.has_pages:
+        arguments += ["b i l j", "b c m d"]
     if gradient:
         arguments += ["b n t", query, query]
     return f"{', '.join(arguments)} -> {', '.join(results)}"
@@ -365,26 +436,30 @@ def _partitioned(function: Any, partition: Any, gradient: bool) -> custom_partit
 # ---------------------------------------------------------------------------------------------------
 # Calls of cuDNN
 
-# Contracted and batch dimensions of the products: (lhs contracted, rhs contracted, lhs batch, rhs batch).
-_PRODUCTS = {
-    "bmm1": ((3,), (3,), (0, 2), (0, 2)),
-    "bmm2": ((3,), (1,), (0, 1), (0, 2)),
-}
-_GRAD_PRODUCTS = {
-    "bmm1_grad_gemm1": ((2,), (1,), (0, 1), (0, 2)),
-    "bmm1_grad_gemm2": ((3,), (1,), (0, 1), (0, 2)),
-    "bmm2_grad_gemm1": ((2,), (1,), (0, 1), (0, 2)),
-    "bmm2_grad_gemm2": ((3,), (3,), (0, 2), (0, 2)),
-}
+
+def _products(options: Options, gradient: bool) -> dict[str, tuple]:
+    """Dimensions of the products: (lhs contracted, rhs contracted, lhs batch, rhs batch)."""
+    arrays = ((0, options.heads_dim),) * 2
+    logits = ((0, 1), arrays[0])  # logits, always with heads before the sequences, by an array
+    length = (options.length_dim,)
+    if not gradient:
+        return {"bmm1": ((3,), (3,), *arrays), "bmm2": ((3,), length, *logits)}
+    return {
+        "bmm1_grad_gemm1": ((2,), length, *logits),
+        "bmm1_grad_gemm2": ((3,), length, *logits),
+        "bmm2_grad_gemm1": ((2,), length, *logits),
+        "bmm2_grad_gemm2": ((3,), (3,), *arrays),
+    }
 
 
-def _backend_config(options: Options, query: Any, key: Any, products: dict[str, tuple]) -> str:
+def _backend_config(options: Options, query: Any, value: Any, gradient: bool) -> str:
     """XLA's message GpuBackendConfig for the call, in JSON; 64-bit integers are strings there."""
-    b, t, n, _ = query.shape
+    dims = (0, options.heads_dim, options.length_dim)
+    sizes = [*[query.shape[d] for d in dims], value.shape[options.length_dim]]
     invalid = "PRIMITIVE_TYPE_INVALID"
     logits = {
         "element_type": _ELEMENT_TYPES[query.dtype],
-        "dimensions": [str(d) for d in (b, n, t, key.shape[1])],
+        "dimensions": [str(d) for d in sizes],
         "tuple_shapes": [],
         "layout": {
             "dim_level_types": [],
@@ -419,49 +494,52 @@ def _backend_config(options: Options, query: Any, key: Any, products: dict[str, 
         "is_flash_attention": True,
         "mask_type": options.mask_type,
     }
-    for product, dimensions in products.items():
+    for product, dimensions in _products(options, gradient).items():
         config[f"{product}_dot_dimension_numbers"] = {
             name: [str(d) for d in dims] for name, dims in zip(names, dimensions)
         }
     config |= {
-        "dropout_rate": 0.0,
-        "seed": 42,
+        "dropout_rate": options.dropout_rate,
+        "seed": options.seed,
         "sliding_window_length": options.window,
         "max_seg_per_batch": 1,
-        "is_paged_attention": False,
+        "is_paged_attention": options.has_pages,
     }
     return json.dumps({"operation_queue_id": "0", "cudnn_fmha_backend_config": config})
 
 
-def _call(ctx, name: str, operands: Sequence[Any], num_arrays: int, options, products):
-    """Emits the custom call. Its first `num_arrays` results have heads before the sequence."""
-    query, key = ctx.avals_in[:2]
+def _call(ctx, operands: Sequence[Any], num_arrays: int, options: Options, gradient: bool):
+    """Emits the custom call, whose first `num_arrays` results have heads before the sequence."""
+    query, _, value = ctx.avals_in[:3]
+    order = [0, options.heads_dim, options.length_dim, 3]
     avals = [
-        aval.update(shape=tuple([aval.shape[d] for d in (0, 2, 1, 3)]), sharding=None)
+        aval.update(shape=tuple([aval.shape[d] for d in order]), sharding=None)
         if i < num_arrays
         else aval
         for i, aval in enumerate(ctx.avals_out)
     ]
     avals.append(core.ShapedArray((0,), np.uint8))  # workspace: XLA gives it its size
-    layouts = [(3, 1, 2, 0)] * num_arrays
+    layouts = [tuple([order[d] for d in (3, 2, 1, 0)])] * num_arrays
     layouts += [tuple(reversed(range(aval.ndim))) for aval in avals[num_arrays:]]
     bias = "ScaleBias" if options.has_bias else ""
+    dropout = "Dropout" if options.dropout_rate > 0 else ""
     results = mlir.custom_call(
-        f"__cudnn$fmha{bias}{name}",
+        f"__cudnn$fmha{bias}Softmax{dropout}{'Backward' if gradient else ''}",
         result_types=[mlir.aval_to_ir_type(ctx.module_context, a) for a in avals],
         operands=operands,
-        backend_config=_backend_config(options, query, key, products),
+        backend_config=_backend_config(options, query, value, gradient),
         operand_layouts=[tuple(reversed(range(aval.ndim))) for aval in ctx.avals_in],
         result_layouts=layouts,
     ).results
-    order = mlir.dense_int_array([0, 2, 1, 3])
-    return [
-        hlo.transpose(x, order) if i < num_arrays else x for i, x in enumerate(list(results)[:-1])
-    ]
+    results = list(results)[:-1]
+    if options.layout == "BNTH":
+        return results
+    inverse = mlir.dense_int_array(order)
+    return [hlo.transpose(x, inverse) if i < num_arrays else x for i, x in enumerate(results)]
 
 
 def _lower_call(ctx, *operands, options):
-    return _call(ctx, "Softmax", operands, 1, options, _PRODUCTS)
+    return _call(ctx, operands, 1, options, gradient=False)
 
 
 def _lower_grad_call(ctx, *operands, options):
@@ -472,8 +550,7 @@ def _lower_grad_call(ctx, *operands, options):
     order += [last, last + 1, *range(3, count), last + 2, *range(count, last)]
     ctx = ctx.replace(avals_in=[ctx.avals_in[i] for i in order])
     operands = [operands[i] for i in order]
-    outs = _call(ctx, "SoftmaxBackward", operands, 3, options, _GRAD_PRODUCTS)
-    return outs
+    return _call(ctx, operands, 3, options, gradient=True)
 
 
 def _unsupported(ctx, *_, **__):
