@@ -20,6 +20,7 @@ import time
 import traceback
 
 import debug_modes  # noqa: F401 (adds benchmarks)
+import eager_calls  # noqa: F401 (adds benchmarks)
 import exports  # noqa: F401 (adds benchmarks)
 import jaxlib.version
 import kernels  # noqa: F401 (adds benchmarks)

@@ -23,6 +23,7 @@ from pathlib import Path
 
 import late_names
 from late_names import name_of
+from source_facts import SourceFacts
 
 ROOT = Path(__file__).absolute().parent.parent
 # Packages in which each module is a target; any other folder is one target.
@@ -180,15 +181,17 @@ def build_files(root: Path) -> dict[Path, str]:
     """
     collects = gc.isenabled()
     gc.disable()  # it takes as long as the rest, and syntax trees have no cycles
+    facts = SourceFacts(imports_of)
     try:
-        return _build_files(root)
+        return _build_files(root, facts)
     finally:
+        facts.save()
         if collects:
             gc.enable()
 
 
-def _build_files(root: Path) -> dict[Path, str]:
-    modules = read_modules(root, "jax")
+def _build_files(root: Path, facts: SourceFacts) -> dict[Path, str]:
+    modules = read_modules(root, "jax", facts)
     targets = group(modules)
     owner = {m.name: target for target in targets for m in target.modules}
     depends = {t.name: _dependencies(t, owner) for t in targets}
@@ -216,12 +219,12 @@ def _build_files(root: Path) -> dict[Path, str]:
     for folder in HANDWRITTEN:
         path = root / folder / "BUILD.bazel"
         if path.exists():
-            needs = None if folder != "tests" else _Needs(modules, owner, depends)
-            out[path] = with_dependencies(root, path, owner, needs)
+            needs = None if folder != "tests" else _Needs(modules, owner, depends, facts)
+            out[path] = with_dependencies(root, path, owner, facts, needs)
     return out
 
 
-def read_modules(root: Path, package: str) -> dict[str, Module]:
+def read_modules(root: Path, package: str, facts: SourceFacts) -> dict[str, Module]:
     """Returns the modules of a package under `root`, by name."""
     modules = {}
     for path in sorted((root / package).rglob("*.py")):
@@ -229,9 +232,7 @@ def read_modules(root: Path, package: str) -> dict[str, Module]:
             continue
         parts = path.relative_to(root).with_suffix("").parts
         name = ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
-        tree = _parse(path)
-        source = late_names.read_source(tree)
-        names = imports_of(tree, name, path.name == "__init__.py", late=not source.is_late)
+        source, names = facts.read(path, name, path.name == "__init__.py")
         modules[name] = Module(name, path, names, source)
     for module in modules.values():
         source = module.source
@@ -247,10 +248,6 @@ def read_modules(root: Path, package: str) -> dict[str, Module]:
             modules[package].source.late.setdefault(last, set()).add(name)
             modules[package].source.words.discard(last)
     return modules
-
-
-def _parse(path: Path) -> ast.Module:
-    return ast.parse(path.read_text(), str(path))
 
 
 def imports_of(tree: ast.Module, name: str, is_package: bool, late: bool = True) -> set[str]:
@@ -469,11 +466,13 @@ class _Needs:
     """The labels of what tests load of `jax`, and no more."""
 
     def __init__(
-        self, modules: dict[str, Module], owner: dict[str, Target], depends: dict[str, set[str]]
-    ):
+        self, modules: dict[str, Module], owner: dict[str, Target], depends: dict[str, set[str]],
+        facts: SourceFacts,
+    ):  # fmt: skip
         self._modules = modules
         self._owner = owner
         self._depends = depends
+        self._facts = facts
         self._sources = {name: module.source for name, module in modules.items()}
         self._imports = {name: module.imports & modules.keys() for name, module in modules.items()}
         self._reached: dict[str, set[str]] = {}
@@ -507,11 +506,10 @@ class _Needs:
     def _read(self, file: Path) -> tuple[late_names.Source, set[str]]:
         """What a file mentions, and what it imports."""
         if file not in self._files:
-            tree = _parse(file)
-            source = late_names.read_source(tree, texts=True)
+            source, imported = self._facts.read(file, file.stem, texts=True)
             source.dotted |= source.programs
             source.resolve(self._modules.keys())
-            self._files[file] = source, imports_of(tree, file.stem, is_package=False)
+            self._files[file] = source, imported
         return self._files[file]
 
     def _reach(self, target: str) -> set[str]:
@@ -523,8 +521,9 @@ class _Needs:
 
 
 def with_dependencies(
-    root: Path, path: Path, owner: dict[str, Target], needs: _Needs | None = None
-) -> str:
+    root: Path, path: Path, owner: dict[str, Target], facts: SourceFacts,
+    needs: _Needs | None = None,
+) -> str:  # fmt: skip
     """Returns the content of a handwritten BUILD file, with the `deps` that its sources need.
 
     With `needs`, these are of `jax` what is loaded, in place of all of it.
@@ -551,7 +550,7 @@ def with_dependencies(
         values = {k.arg: k.value for k in call.keywords}
         wanted = set()
         for source in sources[id(call)]:
-            wanted |= set(_test_dependencies(path.parent / source, owner, own))
+            wanted |= set(_test_dependencies(path.parent / source, owner, own, facts))
         wanted -= {own.get(Path(s).stem, "") for s in sources[id(call)]}
         kept = [
             v for v in getattr(values.get("deps"), "elts", []) if "# keep" in lines[v.lineno - 1]
@@ -595,8 +594,11 @@ def _new_test(file: Path) -> str:
     return "\n".join([*lines, ")", ""])
 
 
-def _test_dependencies(path: Path, owner: dict[str, Target], own: dict[str, str]) -> Iterator[str]:
-    for name in imports_of(_parse(path), path.stem, is_package=False):
+def _test_dependencies(
+    path: Path, owner: dict[str, Target], own: dict[str, str], facts: SourceFacts
+) -> Iterator[str]:
+    _, names = facts.read(path, path.stem, texts=True)
+    for name in names:
         first = name.split(".")[0]
         if first == "jax":
             inner = name

@@ -13,6 +13,7 @@ from collections.abc import Callable
 from typing import Any, TypeVar
 
 from jax._src import traceback_util
+from jax._src.array import ArrayImpl
 from jax._src.core import eval_trace, is_symbolic_dim, trace_ctx
 from jax._src.interpreters.operand_meshes import operands
 from jax._src.interpreters.partial_eval import DynamicJaxprTrace
@@ -42,6 +43,46 @@ def nested_jit(fun: F, *, static_argnames: tuple[str, ...] = ()) -> F:
     Arguments and result are as for `inline_jit`.
     """
     return _native(_LibraryJit(fun, _options(static_argnames)))
+
+
+def eager_jit(*static_argnames: str, direct: tuple[str, ...] = ()) -> Callable[[F], F]:
+    """Returns a decorator of public functions, which compiles eager calls whose first argument is an array.
+
+    Such a call is one native call of one program, whatever the function consists of. Other calls run
+    the function itself: inside a transformation, of NumPy arrays and numbers, and with static
+    arguments that have no hash, such as lists. The function must not warn, and must give the same for
+    static arguments that are equal.
+
+    Args:
+      *static_argnames: names of the arguments that are not arrays.
+      direct: names of arguments with which the function itself is called, such as dtypes, of which it
+        may warn.
+    """
+    exceptions = frozenset(direct)
+
+    def decorate(fun: F) -> F:
+        program: Any = None
+
+        @functools.wraps(fun)
+        def call(*args, **kwargs):
+            nonlocal program
+            if (
+                args
+                and type(args[0]) is ArrayImpl
+                and trace_ctx.trace is eval_trace
+                and (not kwargs or exceptions.isdisjoint(kwargs))
+            ):
+                if program is None:  # made late: most of a program's imports are never called
+                    program = jitted.make_jit(fun, _LibraryJit, static_argnames=static_argnames)
+                try:
+                    return program(*args, **kwargs)
+                except (TypeError, ValueError, IndexError, NotImplementedError):
+                    pass  # there is no such program, or the call is an error, of which this tells more
+            return fun(*args, **kwargs)
+
+        return call  # type: ignore[return-value]
+
+    return decorate
 
 
 class _LibraryJit(jitted.Jitted):

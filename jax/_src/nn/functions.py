@@ -9,7 +9,7 @@ import numpy as np
 
 from jax._src import config, core, dtypes
 from jax._src.custom_derivatives import custom_jvp
-from jax._src.jit.library import inline_jit, nested_jit
+from jax._src.jit.library import eager_jit, inline_jit, nested_jit
 from jax._src.lax import lax, parallel, special as lax_special
 from jax._src.lax.special.doubled import two_product
 from jax._src.numpy import reductions, ufuncs
@@ -249,6 +249,7 @@ def squareplus(x: ArrayLike, b: ArrayLike = 4) -> Array:
     return select_where(x >= 0, upper, 0.25 * b / upper)
 
 
+@eager_jit("approximate")
 def gelu(x: ArrayLike, approximate: bool = True) -> Array:
     """Gaussian error linear unit: x times the cumulative normal distribution at x.
 
@@ -407,6 +408,7 @@ log1mexp.defjvps(lambda g, ans, x: g / ufuncs.expm1(x))
 
 
 @export
+@eager_jit("axis")
 def softmax(x: ArrayLike, axis: Any = -1, where: ArrayLike | None = None) -> Array:
     """Softmax exp(x) / sum(exp(x)), without overflow.
 
@@ -470,6 +472,7 @@ def _softmax_jvp(axes, primals, tangents):
 
 
 @export
+@eager_jit("axis")
 def log_softmax(x: ArrayLike, axis: Any = -1, where: ArrayLike | None = None) -> Array:
     """Logarithm of the softmax, accurate where the softmax is tiny.
 

@@ -11,8 +11,9 @@ import numpy as np
 
 from jax._src import core, dtypes
 from jax._src.api import vmap
+from jax._src.array import ArrayImpl
 from jax._src.basearray import Array
-from jax._src.jit.library import nested_jit
+from jax._src.jit.library import inline_jit, nested_jit
 from jax._src.lax import lax
 from jax._src.lax.resharding import place
 from jax._src.numpy import util
@@ -109,10 +110,20 @@ def _filled(name, shape, value, dtype, device, out_sharding):
     shape = canonicalize_shape(shape)
     dtype = user_dtype(dtype, name)
     if device is None and out_sharding is None:
-        return lax.full(shape, value, dtype)
+        if not isinstance(dtype, np.dtype) or core.trace_ctx.trace is not core.eval_trace:
+            return lax.full(shape, value, dtype)
+        return _constant(shape=shape, value=value, dtype=dtype)
     if device is not None and core.trace_ctx.trace is not core.eval_trace:
         return placed_constant(name, lax.full(shape, value, dtype), device, out_sharding)
     return lax.full(shape, value, dtype, sharding=util.placement(name, device, out_sharding))
+
+
+def _constant_impl(*, shape, value, dtype):
+    return lax.full(shape, value, dtype)
+
+
+# Eager zeros and ones: a program without operands.
+_constant = inline_jit(_constant_impl, static_argnames=("shape", "value", "dtype"))
 
 
 @export
@@ -244,6 +255,19 @@ def full_like(
 
 
 def _filled_like(name, a, value, dtype, shape, device, out_sharding):
+    if (
+        type(a) is ArrayImpl
+        and dtype is None
+        and shape is None
+        and device is None
+        and out_sharding is None
+        and type(value) is int
+        and 0 <= value <= 1
+        and core.trace_ctx.trace is core.eval_trace
+        and not (a.committed or a.weak_type)
+        and isinstance(a.dtype, np.dtype)
+    ):
+        return _constant(shape=a.shape, value=value, dtype=a.dtype)
     if not (hasattr(a, "dtype") and hasattr(a, "shape")):
         check_arraylike(name, a)
         a = util.lower_jax_array(a)

@@ -10,7 +10,7 @@ import numpy as np
 from jax._src import core, dtypes
 from jax._src.basearray import Array
 from jax._src.core import eval_trace, trace_ctx
-from jax._src.jit.library import inline_jit
+from jax._src.jit.library import eager_jit, inline_jit
 from jax._src.lax import lax
 from jax._src.numpy.reductions import promote_integer_dtype
 from jax._src.numpy.ufuncs_unary import isnan
@@ -64,6 +64,7 @@ _nancumprod = _cumulative("nancumprod", lax.cumprod, 1, True)
 
 
 @export
+@eager_jit("axis", "out", direct=("dtype",))
 def cumsum(
     a: ArrayLike, axis: int | None = None, dtype: DTypeLike | None = None, out: None = None
 ) -> Array:
@@ -88,6 +89,7 @@ def cumsum(
 
 
 @export
+@eager_jit("axis", "out", direct=("dtype",))
 def cumprod(
     a: ArrayLike, axis: int | None = None, dtype: DTypeLike | None = None, out: None = None
 ) -> Array:

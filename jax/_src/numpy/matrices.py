@@ -11,7 +11,7 @@ import numpy as np
 
 from jax._src import core, dtypes
 from jax._src.basearray import Array
-from jax._src.jit.library import nested_jit
+from jax._src.jit.library import eager_jit, nested_jit
 from jax._src.lax import lax, slicing
 from jax._src.numpy import reductions, util
 from jax._src.numpy.array_creation import user_dtype
@@ -70,6 +70,7 @@ def _offset(k: Any, name: str) -> Any:
 
 
 @export
+@eager_jit("k")
 def tril(m: ArrayLike, k: int = 0) -> Array:
     """Sets the elements of matrices above a diagonal to zero.
 
@@ -91,6 +92,7 @@ def tril(m: ArrayLike, k: int = 0) -> Array:
 
 
 @export
+@eager_jit("k")
 def triu(m: ArrayLike, k: int = 0) -> Array:
     """Sets the elements of matrices below a diagonal to zero; takes the arguments of `tril`.
 
@@ -365,6 +367,7 @@ _diagonal = nested_jit(_diagonal_impl, static_argnames=("offset", "axis1", "axis
 
 
 @export
+@eager_jit("k")
 def diag(v: ArrayLike, k: int = 0) -> Array:
     """Extracts a diagonal from a matrix, or makes a matrix from a diagonal.
 

@@ -13,7 +13,7 @@ from jax._src.array import ArrayImpl
 from jax._src.basearray import Array
 from jax._src.device_put.functions import device_put
 from jax._src.errors import NonConcreteBooleanIndexError
-from jax._src.jit.library import inline_jit, nested_jit
+from jax._src.jit.library import eager_jit, inline_jit, nested_jit
 from jax._src.lax import lax, slicing
 from jax._src.numpy import util
 from jax._src.numpy.manipulation import broadcast_arrays, moveaxis, ravel, reshape
@@ -232,6 +232,7 @@ def _piece(fun, x, args, kw):
     return reshape(api.vmap(each)(ravel(x)), x.shape)
 
 
+@eager_jit()
 def clip(
     arr: ArrayLike | None = None,
     /,

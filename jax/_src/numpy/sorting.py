@@ -10,7 +10,7 @@ import numpy as np
 
 from jax._src import core, dtypes
 from jax._src.basearray import Array
-from jax._src.jit.library import inline_jit, nested_jit
+from jax._src.jit.library import eager_jit, inline_jit, nested_jit
 from jax._src.lax import lax, slicing
 from jax._src.numpy import util
 from jax._src.numpy.manipulation.shape import operand, ravel
@@ -23,6 +23,7 @@ from jax._src.util import canonicalize_axis
 
 
 @export
+@eager_jit("axis", "kind", "order", "stable", "descending")
 def sort(
     a: ArrayLike,
     axis: int | None = -1,
@@ -71,6 +72,7 @@ def _reject(name: str, kind: Any, order: Any) -> None:
 
 
 @export
+@eager_jit("axis", "kind", "order", "stable", "descending")
 def argsort(
     a: ArrayLike,
     axis: int | None = -1,
@@ -319,6 +321,7 @@ _argpartition = nested_jit(_argpartition, static_argnames=("kth", "axis"))
 
 
 @export
+@eager_jit("axis", "out", "keepdims")
 def argmax(
     a: ArrayLike, axis: int | None = None, out: None = None, keepdims: bool | None = None
 ) -> Array:
@@ -343,6 +346,7 @@ def argmax(
 
 
 @export
+@eager_jit("axis", "out", "keepdims")
 def argmin(
     a: ArrayLike, axis: int | None = None, out: None = None, keepdims: bool | None = None
 ) -> Array:

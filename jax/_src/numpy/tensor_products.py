@@ -10,7 +10,7 @@ import numpy as np
 
 from jax._src import core, dtypes
 from jax._src.basearray import Array
-from jax._src.jit.library import inline_jit, nested_jit
+from jax._src.jit.library import eager_jit, inline_jit, nested_jit
 from jax._src.lax import lax
 from jax._src.numpy import util
 from jax._src.numpy.contraction import contract, plan
@@ -357,6 +357,7 @@ inner = export(inline_jit(inner, static_argnames=_STATIC[:2]))
 
 
 @export
+@eager_jit("out")
 def outer(a: ArrayLike, b: ArrayLike, out: None = None) -> Array:
     """Outer product of two flattened arrays.
 
@@ -390,6 +391,7 @@ _outer = inline_jit(_outer)
 
 
 @export
+@eager_jit("axes", "precision", "out_sharding", direct=("preferred_element_type",))
 def tensordot(
     a: ArrayLike,
     b: ArrayLike,

@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 
 from jax._src import core, dtypes
-from jax._src.jit.library import inline_jit
+from jax._src.jit.library import eager_jit, inline_jit
 from jax._src.lax import lax
 from jax._src.numpy import reductions
 from jax._src.numpy.util import (
@@ -20,6 +20,7 @@ from jax._src.util import listed_axes, set_module
 
 
 @set_module("jax.scipy.special")
+@eager_jit("axis", "keepdims", "return_sign")
 def logsumexp(
     a: ArrayLike,
     axis: Any = None,

@@ -8,7 +8,7 @@ import numpy as np
 
 from jax._src import core, dtypes
 from jax._src.basearray import Array
-from jax._src.jit.library import nested_jit
+from jax._src.jit.library import eager_jit, nested_jit
 from jax._src.lax import lax, linalg as lax_linalg
 from jax._src.lax.linalg.common import real_dtype
 from jax._src.numpy import reductions
@@ -24,6 +24,7 @@ Axis = Any
 
 
 @export
+@eager_jit("ord", "axis", "keepdims")
 def norm(x: ArrayLike, ord: Any = None, axis: Axis = None, keepdims: bool = False) -> Array:
     """Computes the norm of vectors or matrices.
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from jax._src import core, dtypes
 from jax._src.basearray import Array
-from jax._src.jit.library import nested_jit
+from jax._src.jit.library import eager_jit, nested_jit
 from jax._src.lax import lax, slicing
 from jax._src.numpy import util
 from jax._src.numpy.manipulation.shape import operand, ravel, reshape
@@ -20,6 +20,7 @@ from jax._src.util import canonicalize_axis, canonicalize_axis_tuple
 
 
 @export
+@eager_jit("axis")
 def flip(m: ArrayLike, axis: int | Sequence[int] | None = None) -> Array:
     """Reverses the order of elements along dimensions.
 
@@ -113,6 +114,7 @@ _rot90 = nested_jit(_rot90, static_argnames=("k", "axes"))
 
 
 @export
+@eager_jit("shift", "axis")
 def roll(
     a: ArrayLike, shift: ArrayLike | Sequence[int], axis: int | Sequence[int] | None = None
 ) -> Array:

@@ -11,7 +11,7 @@ import numpy as np
 from jax._src import core, dtypes
 from jax._src.basearray import Array
 from jax._src.core import ShapedArray
-from jax._src.jit.library import inline_jit, nested_jit
+from jax._src.jit.library import eager_jit, inline_jit, nested_jit
 from jax._src.lax import lax, slicing
 from jax._src.numpy import util
 from jax._src.numpy.manipulation.shape import (
@@ -367,6 +367,7 @@ def append(arr: ArrayLike, values: ArrayLike, axis: int | None = None) -> Array:
 
 
 @export
+@eager_jit("indices_or_sections", "axis")
 def split(ary: ArrayLike, indices_or_sections: Any, axis: int = 0) -> list[Array]:
     """Splits an array into subarrays.
 
@@ -557,6 +558,11 @@ def tile(A: ArrayLike, reps: Any) -> Array:
     )
     if any(type(d) is int and d < 0 for d in reps):
         raise ValueError(f"jnp.tile: reps must not be negative, got {reps}")
+    return _tiled(A, reps)
+
+
+@eager_jit("reps")
+def _tiled(A: Any, reps: tuple[Any, ...]) -> Any:
     rank = max(A.ndim, len(reps))
     A = lax.broadcast_to_rank(A, rank)
     reps = (1,) * (rank - len(reps)) + reps
@@ -573,6 +579,7 @@ def _copies(n: Any) -> int:
 
 
 @export
+@eager_jit("repeats", "axis", "total_repeat_length", "out_sharding")
 def repeat(
     a: ArrayLike,
     repeats: ArrayLike,

@@ -13,6 +13,7 @@ from jax._src import core, dtypes
 from jax._src.array import ArrayImpl
 from jax._src.basearray import Array
 from jax._src.errors import InconclusiveDimensionOperation
+from jax._src.jit.library import eager_jit, inline_jit
 from jax._src.lax import lax, slicing
 from jax._src.lax.resharding import place
 from jax._src.numpy import util
@@ -77,6 +78,8 @@ def reshape(
         if out_sharding is None:
             if new == old:
                 return a
+            if type(a) is ArrayImpl and core.trace_ctx.trace is core.eval_trace:
+                return _reshaped(a, shape=new)
             return lax.reshape_p.bind(a, new_sizes=new, dimensions=None, sharding=None)
         sharding = canonicalize_sharding(out_sharding, "reshape")
         return lax.reshape_p.bind(a, new_sizes=new, dimensions=None, sharding=sharding)
@@ -86,6 +89,13 @@ def reshape(
         out = lax.transpose(out, tuple(range(len(new)))[::-1])
         return out if out_sharding is None else reshape(out, new, out_sharding=out_sharding)
     raise _bad_order("np.reshape", order)
+
+
+def _reshaped_impl(a, *, shape):
+    return lax.reshape_p.bind(a, new_sizes=shape, dimensions=None, sharding=None)
+
+
+_reshaped = inline_jit(_reshaped_impl, static_argnames=("shape",))
 
 
 def _bad_order(name: str, order: Any) -> Exception:
@@ -217,6 +227,7 @@ def squeeze(a: ArrayLike, axis: int | Sequence[int] | None = None) -> Array:
 
 
 @export
+@eager_jit("axis")
 def expand_dims(a: ArrayLike, axis: int | Sequence[int]) -> Array:
     """Inserts dimensions of size 1.
 
@@ -240,6 +251,7 @@ def expand_dims(a: ArrayLike, axis: int | Sequence[int]) -> Array:
 
 
 @export
+@eager_jit("shape", "out_sharding")
 def broadcast_to(array: ArrayLike, shape: Any, *, out_sharding: Any = None) -> Array:
     """Broadcasts an array to a shape: repeats it along new dimensions and those of size 1.
 
@@ -383,6 +395,7 @@ def resize(a: ArrayLike, new_shape: Any) -> Array:
 
 
 @export
+@eager_jit("axes")
 def transpose(a: ArrayLike, axes: Sequence[int] | None = None) -> Array:
     """Permutes the dimensions of an array.
 
@@ -424,6 +437,7 @@ def permute_dims(a: ArrayLike, /, axes: Sequence[int]) -> Array:
 
 
 @export
+@eager_jit()
 def matrix_transpose(x: ArrayLike, /) -> Array:
     """Exchanges the last two dimensions.
 
@@ -449,6 +463,7 @@ def matrix_transpose(x: ArrayLike, /) -> Array:
 
 
 @export
+@eager_jit("axis1", "axis2")
 def swapaxes(a: ArrayLike, axis1: int, axis2: int) -> Array:
     """Exchanges two dimensions.
 
@@ -470,6 +485,7 @@ def swapaxes(a: ArrayLike, axis1: int, axis2: int) -> Array:
 
 
 @export
+@eager_jit("source", "destination")
 def moveaxis(a: ArrayLike, source: int | Sequence[int], destination: int | Sequence[int]) -> Array:
     """Moves dimensions to new positions; the others keep their order.
 
@@ -531,6 +547,13 @@ def rollaxis(a: ArrayLike, axis: int, start: int = 0) -> Array:
 # Reordering the elements
 
 
+def _converted_impl(x, *, dtype):
+    return lax.convert_type(x, dtype, warn_on_complex_to_real_cast=False)
+
+
+_converted = inline_jit(_converted_impl, static_argnames=("dtype",))
+
+
 @export
 def astype(
     x: ArrayLike, dtype: DTypeLike | None, /, *, copy: bool = False, device: Any = None
@@ -563,7 +586,10 @@ def astype(
                 "jnp.real or jnp.imag to take the real/imaginary component of your input.",
                 DeprecationWarning,
             )
-        out = lax.convert_type(x, dtype, warn_on_complex_to_real_cast=False)
+        if type(x) is ArrayImpl and core.trace_ctx.trace is core.eval_trace:
+            out = x if x.dtype == dtype and not x.weak_type else _converted(x, dtype=dtype)
+        else:
+            out = lax.convert_type(x, dtype, warn_on_complex_to_real_cast=False)
     else:
         out = lax.convert_element_type(x, dtype)
     if device is not None:

@@ -11,7 +11,7 @@ from jax._src import dtypes
 from jax._src.array import ArrayImpl
 from jax._src.basearray import Array
 from jax._src.core import eval_trace, trace_ctx
-from jax._src.jit.library import inline_jit, nested_jit
+from jax._src.jit.library import eager_jit, inline_jit, nested_jit
 from jax._src.lax import lax
 from jax._src.numpy import util
 from jax._src.numpy.checks import check_divisor
@@ -190,6 +190,7 @@ _average_program = inline_jit(_average_impl, static_argnames=("axis", "keepdims"
 
 
 @export
+@eager_jit("axis", "out", "ddof", "keepdims", "correction", direct=("dtype",))
 def var(
     a: ArrayLike,
     axis: Axis = None,
@@ -229,6 +230,7 @@ def var(
 
 
 @export
+@eager_jit("axis", "out", "ddof", "keepdims", "correction", direct=("dtype",))
 def std(
     a: ArrayLike,
     axis: Axis = None,
