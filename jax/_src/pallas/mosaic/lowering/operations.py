@@ -1,0 +1,82 @@
+"""Rules of Mosaic's lowering: what only TPUs have, waiting, and printing."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import numpy as np
+
+from jax._src import dtypes
+from jax._src.debugging import debug_print_p
+from jax._src.lib.mlir import ir
+from jax._src.lib.mlir.dialects import memref, vector
+from jax._src.lib.mosaic import tpu
+from jax._src.pallas.kernel_rules import RuleContext
+from jax._src.pallas.mosaic.lowering.kernel import rule
+from jax._src.pallas.mosaic.lowering.shapes import bitcast
+from jax._src.pallas.mosaic.primitives import bitcast_p, roll_p
+from jax._src.pallas.primitives import delay_p
+
+
+@rule(roll_p)
+def _roll(ctx: RuleContext, x: Any, shift: Any, *, axis: int, stride: Any, stride_axis: Any) -> Any:
+    attribute = lambda n: (
+        None if n is None else ir.IntegerAttr.get(ir.IntegerType.get_signed(32), n)
+    )
+    return tpu.dynamic_rotate(
+        x, shift, axis, stride=attribute(stride), stride_dimension=attribute(stride_axis)
+    )
+
+
+@rule(bitcast_p)
+def _bitcast(ctx: RuleContext, x: Any, *, ty: Any) -> Any:
+    return bitcast(ctx, x, ctx.avals_in[0], ctx.avals_out[0])
+
+
+@rule(delay_p)
+def _delay(ctx: RuleContext, nanos: Any) -> list[Any]:
+    tpu.delay(nanos)
+    return []
+
+
+@rule(debug_print_p)
+def _debug_print(
+    ctx: RuleContext, *args: Any, fmt: str, has_placeholders: bool, **_: Any
+) -> list[Any]:
+    avals = ctx.avals_in
+    if all([not a.shape for a in avals]):
+        _log_numbers(ctx, fmt, args)
+        return []
+    if len(args) != 1 or not re.fullmatch(r"[^{}]*(\{\})?", fmt):
+        raise NotImplementedError(
+            f"Kernels for TPUs print either numbers or one array, after a text: {fmt!r} with "
+            f"{', '.join([a.str_short() for a in avals])}."
+        )
+    (x,), (aval,), kernel = args, avals, ctx.kernel
+    if dtypes.itemsize_bits(aval.dtype) != 32:
+        raise NotImplementedError(
+            f"Kernels for TPUs print arrays of 32 bits, not {aval.str_short()}: convert it before."
+        )
+    op = tpu.RegionOp([])
+    with ir.InsertionPoint(op.body):
+        buffer = memref.alloca(kernel.memref_type(aval.shape, aval.dtype, "vmem"), [], [])
+        vector.store(x, buffer, [kernel.index(0)] * len(aval.shape))
+        tpu.log_buffer(buffer, aval.shape, fmt.replace("{}", ""))
+        tpu.yield_([])
+    return []
+
+
+def _log_numbers(ctx: RuleContext, fmt: str, args: Any) -> None:
+    placeholders = re.findall(r"\{[^{}]*\}", fmt)
+    if not placeholders:
+        tpu.log(list(args), fmt)
+        return
+    for aval in ctx.avals_in:
+        if aval.dtype not in (np.dtype(np.int32), np.dtype(np.uint32)):
+            raise TypeError(
+                f"Kernels for TPUs print 32-bit integers at placeholders, not {aval.str_short()}, in {fmt!r}: remove the "
+                "placeholders, or convert it."
+            )
+    numbers = iter(range(len(placeholders)))
+    tpu.log(list(args), re.sub(r"\{[^{}]*\}", lambda _: f"${next(numbers)}", fmt), formatted=True)
