@@ -71,6 +71,23 @@ class Slice:
             and (self.stride == 1 or size <= 1)
         )
 
+    def tree_flatten(self) -> tuple[tuple[Any, Any], tuple[Any, Any, Any]]:
+        """Return what is traced of the start and the size, and the rest; None stands for the other."""
+        start = self.start if self.is_dynamic_start else None
+        size = self.size if self.is_dynamic_size else None
+        static = lambda x, traced: x if traced is None else None
+        return (start, size), (static(self.start, start), static(self.size, size), self.stride)
+
+    @classmethod
+    def tree_unflatten(cls, aux_data: Any, children: Any) -> Slice:
+        """Return the slice of which `tree_flatten` returned the parts."""
+        start, size, stride = aux_data
+        s = object.__new__(cls)
+        s.start = children[0] if start is None else start
+        s.size = children[1] if size is None else size
+        s.stride = stride
+        return s
+
     def _key(self) -> tuple[Any, ...]:
         return (self.start, self.size, self.stride)
 
@@ -84,20 +101,7 @@ class Slice:
         return f"Slice(start={self.start!r}, size={self.size!r}, stride={self.stride!r})"
 
 
-def _flatten_slice(s: Slice) -> Any:
-    if s.is_dynamic_start:
-        return (s.start,), (None, s.size, s.stride)
-    return (), (int(s.start), s.size, s.stride)
-
-
-def _unflatten_slice(aux: Any, children: Any) -> Slice:
-    start, size, stride = aux
-    s = object.__new__(Slice)
-    s.start, s.size, s.stride = children[0] if start is None else start, size, stride
-    return s
-
-
-register_pytree_node(Slice, _flatten_slice, _unflatten_slice)
+register_pytree_node(Slice, Slice.tree_flatten, Slice.tree_unflatten)
 
 
 def ds(start: Any, size: Any = None, stride: int | None = None) -> Slice | slice:

@@ -4,8 +4,8 @@ import importlib as _importlib
 from typing import Any as _Any
 
 _modules = (
-    "backend", "core", "ifrt_programs", "linear_util", "lowering", "mlir", "random", "sharding",
-    "source_info_util", "xla",
+    "backend", "core", "ifrt_programs", "linear_util", "lowering", "mlir", "pallas", "random",
+    "sharding", "source_info_util", "xla",
 )  # fmt: skip
 
 

@@ -18,20 +18,35 @@ _OF_PLATFORM = {
 
 platforms = tuple(_OF_PLATFORM)
 
+# Lowering rules of back ends from outside, by the class of their options and the platform.
+_registered: dict[tuple[type, str], Callable[..., Any]] = {}
+
+
+def register(params_cls: type, rule: Callable[..., Any], platform: str) -> None:
+    """Make a rule that of kernels with options of a class, on a platform."""
+    _registered[params_cls, platform] = rule
+
 
 def lowering_for(platform: str, compiler_params: Any, where: str) -> Callable[..., Any]:
     """Return the lowering rule of `pallas_call` for a platform.
 
     Args:
-      platform: one of `platforms`.
+      platform: one of `platforms`, or one that a rule was registered for.
       compiler_params: options; their attribute `BACKEND` is the name of their back end.
       where: the kernel's name and line, for errors.
 
     Raises:
       ValueError: if the options are those of a back end for another platform.
       NotImplementedError: if the back end is not there yet.
-      NotImplementedError: if there is no such back end yet.
     """
+    registered = _registered.get((type(compiler_params), platform))
+    if registered is not None:
+        return registered
+    if platform not in _OF_PLATFORM:
+        raise ValueError(
+            f"Only interpret mode is supported on {platform.upper()} backend. Give pallas_call interpret=True, in "
+            f"the call of {where}."
+        )
     backends = _OF_PLATFORM[platform]
     name = backends[0] if compiler_params is None else getattr(compiler_params, "BACKEND", None)
     if name not in backends:

@@ -135,6 +135,36 @@ class BlockSpec:
         """Return a copy with some fields replaced."""
         return dataclasses.replace(self, **changes)
 
+    def to_block_mapping(
+        self, origin: str, array_aval: ShapedArray, *, index_map_avals: Sequence[Any],
+        index_map_tree: PyTreeDef, grid: Sequence[Any], vmapped_dims: tuple[int, ...],
+        debug: bool = False, allow_captured_consts: bool = False,
+    ) -> BlockMapping:  # fmt: skip
+        """Stage the index map for an array of known type, and check what it returns.
+
+        Args:
+          origin: which argument or result it is, for errors.
+          array_aval: the array's type.
+          index_map_avals: types of what index maps take: the grid's indices, then references.
+          index_map_tree: their structure, a tuple and a dictionary.
+          grid: the grid's sizes.
+          vmapped_dims: dimensions of the grid that index maps do not see.
+          debug: whether to print the index map's jaxpr.
+          allow_captured_consts: whether the index map may close over arrays.
+
+        Raises:
+          ValueError: if the spec does not match the array.
+        """
+        hidden = set(vmapped_dims)
+        if len(index_map_avals) < len([i for i in range(len(grid)) if i not in hidden]):
+            raise ValueError(f"Index maps take the indices of the grid {tuple(grid)}")
+        mapping = block_mapping(
+            self, array_aval, origin, index_map_avals, index_map_tree, allow_captured_consts
+        )
+        if debug:
+            print(f"The index map of {origin}:\n{mapping.index_map_jaxpr}")
+        return mapping
+
 
 def block_dims(spec: BlockSpec, shape: Sequence[Any], origin: str) -> tuple[BlockDim, ...]:
     """Return what a spec says of each dimension of an array of this shape."""
@@ -205,6 +235,7 @@ class BlockMapping:
 
 def block_mapping(
     spec: BlockSpec, aval: ShapedArray, origin: str, index_avals: Sequence[Any], index_tree: PyTreeDef,
+    allow_consts: bool = False,
 ) -> BlockMapping:  # fmt: skip
     """Stage a spec's index map for an array of type `aval`, and check what it returns."""
     dims = block_dims(spec, aval.shape, origin)
@@ -221,7 +252,7 @@ def block_mapping(
     where = f"Index map function {info.func_src_info} for {origin}"
     jaxpr, out_avals, consts = pe.trace_to_jaxpr_dynamic(run, index_avals, info)
     _check_index(where, dims, out_avals)
-    if consts:
+    if consts and not allow_consts:
         raise ValueError(
             f"{where} must not capture constants: {[typeof(c) for c in consts]}. Compute the index from its "
             "arguments, or pass the array as an operand of index maps (PrefetchScalarGridSpec)."
@@ -230,7 +261,9 @@ def block_mapping(
         writes = [e for e in jaxpr.effects if not isinstance(e, core.ReadEffect)]
         if writes:
             raise ValueError(f"{where} must not have effects, it has {writes}.")
-    return BlockMapping(dims, block, core.ClosedJaxpr(jaxpr), aval, origin, spec.pipeline_mode)
+    return BlockMapping(
+        dims, block, core.ClosedJaxpr(jaxpr, consts), aval, origin, spec.pipeline_mode
+    )
 
 
 def _as_index(x: Any) -> Any:

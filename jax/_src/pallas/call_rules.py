@@ -17,6 +17,7 @@ from jax._src.lax.control_flow.common import split_at
 from jax._src.pallas.blocks import BlockMapping, squeezed
 from jax._src.pallas.grids import GridMapping
 from jax._src.pallas.pallas_call import pallas_call_p
+from jax._src.tree_util import tree_structure
 
 traceback_util.register_exclusion(__file__)
 
@@ -43,9 +44,10 @@ def _jvp(
     has_in = [type(t) is not Zero and _is_differentiable(x) for x, t in zip(inputs, input_tangents)]
     has_out = [_is_differentiable(a) for a in out_avals]
     has_scratch = [_is_differentiable(a) for a in m.scratch_avals]
-    both, _ = ad.jvp_jaxpr(
-        ClosedJaxpr(jaxpr), [*[False] * num_scalars, *has_in, *has_out, *has_scratch]
-    )
+    with m.trace_env():
+        both, _ = ad.jvp_jaxpr(
+            ClosedJaxpr(jaxpr), [*[False] * num_scalars, *has_in, *has_out, *has_scratch]
+        )
     parts = split_at(
         both.jaxpr.invars, num_scalars, m.num_inputs, m.num_outputs, len(m.scratch_avals),
         sum(has_in), sum(has_out),
@@ -129,6 +131,7 @@ def _batch(axis_data: Any, args: Any, dims: Any, **params: Any) -> Any:
         grid=(size, *m.grid),
         grid_names=None if m.grid_names is None else (None, *m.grid_names),
         block_mappings=tuple(mappings),
+        index_map_tree=tree_structure((index_avals, {}), is_leaf=lambda x: x in index_avals),
         index_map_avals=index_avals,
         vmapped_dims=(0, *[d + 1 for d in m.vmapped_dims]),
     )

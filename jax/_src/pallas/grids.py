@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from jax._src import core, dtypes
-from jax._src.core import AbstractRef, ShapedArray, typeof
+from jax._src.core import AbstractRef, ShapedArray, ShapeDtypeStruct, typeof
 from jax._src.pallas.blocks import (
     BlockMapping,
     BlockSpec,
@@ -108,6 +108,7 @@ class GridMapping:
       grid: sizes; `dynamic_grid_dim` where the size is an operand.
       grid_names: names of the grid's dimensions, or None.
       block_mappings: those of the arguments, then those of the results.
+      index_map_tree: structure of the arguments of index maps, a tuple and a dictionary.
       index_map_avals: types of what index maps take: the grid's indices, then references.
       num_index_operands: the number of operands of index maps.
       num_inputs, num_outputs: the numbers of arguments and of results.
@@ -118,6 +119,7 @@ class GridMapping:
     grid: tuple[Any, ...]
     grid_names: tuple[Any, ...] | None
     block_mappings: tuple[BlockMapping, ...]
+    index_map_tree: PyTreeDef
     index_map_avals: tuple[Any, ...]
     num_index_operands: int
     num_inputs: int
@@ -136,6 +138,64 @@ class GridMapping:
     @property
     def block_mappings_output(self) -> tuple[BlockMapping, ...]:
         return self.block_mappings[self.num_inputs :]
+
+    @property
+    def static_grid(self) -> tuple[int, ...]:
+        """The grid's sizes, none of which may be an operand."""
+        if self.num_dynamic_grid_bounds:
+            raise ValueError(f"The grid has sizes that are operands: {self}")
+        return self.grid
+
+    @property
+    def in_shapes(self) -> list[ShapeDtypeStruct]:
+        """Shapes and dtypes of the operands of index maps and of the arguments."""
+        scalars = self.index_map_avals[len(self.grid) :]
+        arrays = [m.array_aval for m in self.in_block_mappings]
+        return [ShapeDtypeStruct(a.shape, a.dtype) for a in [*scalars, *arrays]]
+
+    @property
+    def out_shapes(self) -> list[ShapeDtypeStruct]:
+        """Shapes and dtypes of the results."""
+        arrays = [m.array_aval for m in self.block_mappings_output]
+        return [ShapeDtypeStruct(a.shape, a.dtype) for a in arrays]
+
+    @property
+    def num_scratch_operands(self) -> int:
+        return len(self.scratch_avals)
+
+    @property
+    def slice_index_ops(self) -> slice:
+        """Where the kernel's arguments are that refer to operands of index maps."""
+        return slice(0, self.num_index_operands)
+
+    @property
+    def slice_block_ops(self) -> slice:
+        """Where the kernel's arguments are that refer to blocks."""
+        start = self.num_index_operands
+        return slice(start, start + len(self.block_mappings))
+
+    @property
+    def slice_scratch_ops(self) -> slice:
+        """Where the kernel's arguments are that refer to scratch arrays."""
+        return slice(self.num_index_operands + len(self.block_mappings), None)
+
+    def trace_env(self) -> contextlib.AbstractContextManager[None]:
+        """Return a context in which `program_id` and axis names refer to this grid."""
+        return grid_in_scope(self.grid, self.grid_names, self.vmapped_dims)
+
+    def check_invariants(self) -> None:
+        """Raise a ValueError if the numbers of things do not fit together."""
+        counts = {
+            "block_mappings": (len(self.block_mappings), self.num_inputs + self.num_outputs),
+            "index_map_avals": (
+                len(self.index_map_avals),
+                len(self.grid) + self.num_index_operands,
+            ),
+            "index_map_tree": (self.index_map_tree.num_leaves, len(self.index_map_avals)),
+        }
+        for name, (found, expected) in counts.items():
+            if found != expected:
+                raise ValueError(f"A GridMapping with {found} {name} where {expected} are expected")
 
     @property
     def kernel_axes(self) -> tuple[int, ...]:
@@ -185,6 +245,7 @@ def grid_mapping(
         grid=tuple([d if isinstance(d, int) else dynamic_grid_dim for d in spec.grid]),
         grid_names=spec.grid_names,
         block_mappings=tuple(mappings),
+        index_map_tree=index_tree,
         index_map_avals=index_avals,
         num_index_operands=k,
         num_inputs=len(in_specs),

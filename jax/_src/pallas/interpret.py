@@ -16,10 +16,12 @@ from jax._src import core
 from jax._src.core import ClosedJaxpr, Jaxpr, Primitive
 from jax._src.lax import lax, slicing
 from jax._src.lax.control_flow import loops
+from jax._src.lax.parallel import axis_index_p
 from jax._src.pallas.blocks import Blocked, BlockMapping, Element, Squeezed
+from jax._src.pallas.global_refs import with_global_refs_as_arguments
 from jax._src.pallas.grids import GridMapping, dynamic_grid_dim
 from jax._src.pallas.primitives import num_programs_p, program_id_p
-from jax._src.pallas.values import uninitialized, uninitialized_scalar
+from jax._src.pallas.values import initial_value, uninitialized, uninitialized_scalar
 from jax._src.state.discharge import eval_discharged, written
 
 
@@ -37,6 +39,8 @@ def run_over_grid(
     Returns:
       The results.
     """
+    jaxpr, more = with_global_refs_as_arguments(jaxpr)
+    mapping = mapping.replace(scratch_avals=(*mapping.scratch_avals, *more))
     grid, args = _grid_sizes(mapping, args)
     num_scalars = mapping.num_index_operands
     scalars, inputs = args[:num_scalars], args[num_scalars:]
@@ -47,7 +51,7 @@ def run_over_grid(
         _padded(initial[i] if i in initial else uninitialized(m.array_aval), m)
         for i, m in enumerate(outs)
     ]
-    scratch = [uninitialized(a.inner_aval) for a in mapping.scratch_avals]
+    scratch = [initial_value(a) for a in mapping.scratch_avals]
     # An operand that the kernel writes to is carried.
     n = num_scalars + len(ins)
     operands = [*scalars, *inputs]
@@ -190,16 +194,29 @@ def _run_kernel(
 ) -> list[Any]:
     """Return what the references of a kernel hold after it has run at a point of the grid."""
     axes = mapping.kernel_axes
-    known = {(program_id_p, k): index[i] for k, i in enumerate(axes)}
+    known: dict[_GridValue, Any] = {(program_id_p, k): index[i] for k, i in enumerate(axes)}
     known |= {(num_programs_p, k): grid[i] for k, i in enumerate(axes)}
+    if mapping.grid_names is not None:
+        known |= {(axis_index_p, mapping.grid_names[i]): index[i] for i in axes}
     placed = _with_values(ClosedJaxpr(jaxpr), known)
     which = [type(v.aval) is core.AbstractRef for v in jaxpr.invars]
     _, env = eval_discharged(placed.jaxpr, placed.consts, args, which, True)
     return [env[v] for v in placed.jaxpr.invars]
 
 
-def _with_values(closed: ClosedJaxpr, known: dict[tuple[Primitive, int], Any]) -> ClosedJaxpr:
-    """Put values in place of `program_id` and `num_programs`, also in nested jaxprs.
+# A primitive without operands whose value the grid says, and its axis: a number or a name.
+_GridValue = tuple[Primitive, Any]
+
+
+def _grid_value(eqn: Any) -> _GridValue | None:
+    p = eqn.primitive
+    if p is program_id_p or p is num_programs_p:
+        return p, eqn.params["axis"]
+    return (p, eqn.params["axis_name"]) if p is axis_index_p else None
+
+
+def _with_values(closed: ClosedJaxpr, known: dict[_GridValue, Any]) -> ClosedJaxpr:
+    """Put values in place of `program_id`, `num_programs` and `axis_index`, also in nested jaxprs.
 
     The values are constants of the new jaxprs. Where a primitive with a jaxpr is applied, those that
     are tracers become its operands.
@@ -209,10 +226,9 @@ def _with_values(closed: ClosedJaxpr, known: dict[tuple[Primitive, int], Any]) -
     constants: dict[Any, Any] = {}
     eqns = []
     for eqn in closed.jaxpr.eqns:
-        if eqn.primitive is program_id_p or eqn.primitive is num_programs_p:
-            value = known[eqn.primitive, eqn.params["axis"]]
+        if (asked := _grid_value(eqn)) in known:
             (out,) = eqn.outvars
-            constants[out] = _int32(value)
+            constants[out] = _int32(known[asked])
             continue
         if any(map(_asks_for_grid, core.jaxprs_in_params(eqn.params))):
             eqn = eqn.replace(params={k: _in_param(v, known) for k, v in eqn.params.items()})
@@ -225,7 +241,7 @@ def _with_values(closed: ClosedJaxpr, known: dict[tuple[Primitive, int], Any]) -
     return ClosedJaxpr(jaxpr, [*closed.consts, *constants.values()])
 
 
-def _in_param(value: Any, known: dict[tuple[Primitive, int], Any]) -> Any:
+def _in_param(value: Any, known: dict[_GridValue, Any]) -> Any:
     if isinstance(value, ClosedJaxpr):
         return _with_values(value, known)
     if isinstance(value, (tuple, list)) and any(isinstance(v, ClosedJaxpr) for v in value):
@@ -237,8 +253,6 @@ def _in_param(value: Any, known: dict[tuple[Primitive, int], Any]) -> Any:
 @core.cached_on_jaxpr
 def _asks_for_grid(jaxpr: Jaxpr) -> bool:
     return any(
-        eqn.primitive is program_id_p
-        or eqn.primitive is num_programs_p
-        or any(map(_asks_for_grid, core.jaxprs_in_params(eqn.params)))
+        _grid_value(eqn) is not None or any(map(_asks_for_grid, core.jaxprs_in_params(eqn.params)))
         for eqn in jaxpr.eqns
     )

@@ -14,10 +14,11 @@ from jax._src.core import Jaxpr, Primitive, ShapedArray, typeof
 from jax._src.interpreters import mlir, partial_eval as pe
 from jax._src.lax import lax
 from jax._src.mesh import AxisType
-from jax._src.pallas.backends import lowering_for, platforms
+from jax._src.pallas.backends import lowering_for, platforms, register
 from jax._src.pallas.blocks import no_block_spec
 from jax._src.pallas.compiler_params import CompilerParams
 from jax._src.pallas.cost_estimate import CostEstimate
+from jax._src.pallas.global_refs import kernel_in_scope
 from jax._src.pallas.grids import (
     GridMapping,
     GridSpec,
@@ -101,7 +102,7 @@ def pallas_call(
         )
     out_shape = tuple(out_shape) if isinstance(out_shape, list) else out_shape
     flat_out, out_tree = tree_flatten(out_shape)
-    out_avals = tuple([_out_aval(x) for x in flat_out])
+    out_avals = tuple([out_aval(x) for x in flat_out])
     fixed = dict(
         out_avals=out_avals,
         debug=debug,
@@ -151,7 +152,8 @@ def _check_not_given(grid: Any, in_specs: Any, out_specs: Any, scratch_shapes: A
             )
 
 
-def _out_aval(x: Any) -> ShapedArray:
+def out_aval(x: Any) -> ShapedArray:
+    """Return the type of a result of a kernel, given by something with a shape and a dtype."""
     if not (hasattr(x, "shape") and hasattr(x, "dtype")):
         raise ValueError(
             f"Invalid out_shape type: {type(x)}. Give a tree of jax.ShapeDtypeStruct(shape, dtype)."
@@ -205,11 +207,12 @@ def _stage_kernel(
         results = tree_unflatten(out_tree, refs[n : n + m])
         results = tuple(results) if isinstance(results, (tuple, list)) else (results,)
         scratch = tree_unflatten(scratch_tree, refs[n + m :])
-        if isinstance(scratch, dict):
-            out = kernel(*args, *results, **scratch)
-        else:
-            scratch = tuple(scratch) if isinstance(scratch, (tuple, list)) else (scratch,)
-            out = kernel(*args, *results, *scratch)
+        with kernel_in_scope(core.trace_ctx.trace):
+            if isinstance(scratch, dict):
+                out = kernel(*args, *results, **scratch)
+            else:
+                scratch = tuple(scratch) if isinstance(scratch, (tuple, list)) else (scratch,)
+                out = kernel(*args, *results, *scratch)
         if out is not None:
             raise ValueError(
                 f"The kernel function in the pallas_call {where} should return None. It returns a PyTree: "
@@ -245,10 +248,16 @@ def _kernel_info(kernel: Callable[..., None], name: str | None) -> core.DebugInf
 
 
 @pallas_call_p.def_effectful_abstract_eval
-def _types(*avals: Any, jaxpr: Jaxpr, out_avals: Any, **_: Any) -> Any:
+def _types(*avals: Any, jaxpr: Jaxpr, grid_mapping: GridMapping, out_avals: Any, **_: Any) -> Any:
     _check_not_sharded(avals, jaxpr)
-    effects = frozenset([e for e in jaxpr.effects if not isinstance(e, core.JaxprInputEffect)])
-    return _varying_like(avals, out_avals), effects - {core.internal_mutable_array_effect}
+    names = grid_mapping.grid_names or ()
+    effects = [
+        e
+        for e in jaxpr.effects
+        if not isinstance(e, (core.JaxprInputEffect, core.InternalMutableArrayEffect))
+        and not (isinstance(e, core.NamedAxisEffect) and e.name in names)
+    ]
+    return _varying_like(avals, out_avals), frozenset(effects)
 
 
 def _check_not_sharded(avals: Sequence[Any], jaxpr: Jaxpr) -> None:
@@ -285,15 +294,6 @@ def _lower_interpreted(ctx: Any, *args: Any, **params: Any) -> Any:
     return run(ctx, *args, **params)
 
 
-def _lower(ctx: Any, *args: Any, interpret: Any, jaxpr: Jaxpr, **params: Any) -> Any:
-    if not interpret:
-        raise ValueError(
-            "Only interpret mode is supported on CPU backend. Give pallas_call interpret=True, in the call of "
-            f"{jaxpr.debug_info.func_src_info}."
-        )
-    return _lower_interpreted(ctx, *args, jaxpr=jaxpr, **params)
-
-
 def _lower_for(platform: str, ctx: Any, *args: Any, interpret: Any, **params: Any) -> Any:
     if interpret:
         return _lower_interpreted(ctx, *args, **params)
@@ -301,7 +301,24 @@ def _lower_for(platform: str, ctx: Any, *args: Any, interpret: Any, **params: An
     return lowering_for(platform, params["compiler_params"], where)(ctx, *args, **params)
 
 
-mlir.register_lowering(pallas_call_p, _lower)
+def register_lowering_rule(params_cls: type, rule: Callable[..., Any], platform: str) -> None:
+    """Register how kernels with options of a class are compiled for a platform.
+
+    Args:
+      params_cls: the class of the options: a dataclass, given to `pallas_call` as compiler_params.
+      rule: a lowering rule of `pallas_call`: it takes a `jax.interpreters.mlir.LoweringRuleContext`, the
+        operands, and the parameters of the application, of which jaxpr is the kernel and grid_mapping a
+        `GridMapping`.
+      platform: the platform, such as `"tpu"`.
+    """
+    register(params_cls, rule, platform)
+    if platform not in platforms:
+        mlir.register_lowering(
+            pallas_call_p, functools.partial(_lower_for, platform), platform=platform
+        )
+
+
+mlir.register_lowering(pallas_call_p, functools.partial(_lower_for, "cpu"))
 for _platform in platforms:
     mlir.register_lowering(
         pallas_call_p, functools.partial(_lower_for, _platform), platform=_platform

@@ -14,8 +14,9 @@ from jax._src.lax import lax
 from jax._src.lax.control_flow.common import split_at
 from jax._src.pallas.grids import current_grid
 from jax._src.pallas.memory import ref_avals_of
-from jax._src.pallas.values import as_array, uninitialized
+from jax._src.pallas.values import as_array, initial_value
 from jax._src.state.discharge import discharge_written
+from jax._src.state.types import SelectTransform, TransformedRef, view_type
 from jax._src.tree_util import tree_unflatten
 
 traceback_util.register_exclusion(__file__)
@@ -195,6 +196,36 @@ def delay(nanos: Any) -> None:
     delay_p.bind(as_array(nanos))
 
 
+# Views
+
+
+def select_ref(idx: Any, *refs: Any) -> TransformedRef:
+    """Return the one of several references at a traced position, for copies between memories.
+
+    Args:
+      idx: the position, an integer scalar.
+      *refs: references, or views of some, of one shape and dtype.
+
+    Raises:
+      ValueError: if there are less than two, or their types differ.
+    """
+    if len(refs) < 2:
+        raise ValueError("At least two refs are required for pl.select_ref.")
+    aval: Any = typeof(idx)
+    if aval.shape or not dtypes.issubdtype(aval.dtype, np.integer):
+        raise ValueError(
+            f"pl.select_ref takes an integer scalar as position, got the type {aval.str_short()}."
+        )
+    types = [view_type(r) for r in refs]
+    first = types[0]
+    for t in types:
+        if (t.shape, t.dtype) != (first.shape, first.dtype):
+            raise ValueError(
+                f"pl.select_ref takes references of one type, got {[t.str_short() for t in types]}."
+            )
+    return TransformedRef(tuple(refs), (SelectTransform(as_array(idx)),))
+
+
 # Scoped references
 
 # The jaxpr takes the operands, what the function closes over, and then the references.
@@ -290,7 +321,7 @@ def _run_scoped_discharge(
         )
     scoped = jaxpr.in_avals[len(args) :]
     new, finals = discharge_written(jaxpr, [*should, *[True] * len(scoped)], lower)
-    values = [uninitialized(a.inner_aval) for a in scoped]
+    values = [initial_value(a) for a in scoped]
     outs = core.eval_jaxpr(new.jaxpr, new.consts, *args, *values)
     n = len(out_avals)
     changed = dict(zip(finals, outs[n:]))

@@ -7,8 +7,9 @@ from typing import Any
 import numpy as np
 
 from jax._src import dtypes
-from jax._src.core import typeof
+from jax._src.core import AbstractRef, typeof
 from jax._src.lax import lax
+from jax._src.state.types import stored_aval
 
 
 def uninitialized_scalar(dtype: Any) -> Any:
@@ -31,6 +32,14 @@ def uninitialized_scalar(dtype: Any) -> Any:
 def uninitialized(aval: Any) -> Any:
     """Return an array of elements without a value."""
     return lax.full(aval.shape, uninitialized_scalar(aval.dtype), aval.dtype)
+
+
+def initial_value(ref_aval: AbstractRef) -> Any:
+    """Return what a new reference is discharged to: elements without a value, or a semaphore's zero."""
+    if isinstance(ref_aval.dtype, dtypes.ExtendedDType):
+        stored = stored_aval(ref_aval)
+        return lax.full(stored.shape, 0, stored.dtype)
+    return uninitialized(ref_aval.inner_aval)
 
 
 def as_array(x: Any) -> Any:

@@ -29,6 +29,7 @@ from jax._src.interpreters import mlir, partial_eval as pe
 from jax._src.late_binding import late
 from jax._src.memory import MemorySpace
 from jax._src.state import primitives as prims
+from jax._src.state.types import stored_aval
 from jax._src.tree_util import tree_flatten, tree_unflatten, treedef_tuple
 
 traceback_util.register_exclusion(__file__)
@@ -91,10 +92,7 @@ def discharge_state(
 def discharged_jaxpr(
     closed: ClosedJaxpr, which: tuple[Any, ...], finals: tuple[Any, ...], lower: bool
 ) -> ClosedJaxpr:
-    in_avals = [
-        a.inner_aval if w else a  # type: ignore[attr-defined]
-        for a, w in zip(closed.in_avals, which)
-    ]
+    in_avals = [stored_aval(a) if w else a for a, w in zip(closed.in_avals, which)]
 
     def run(*args: Any) -> Any:
         outs, env = eval_discharged(closed.jaxpr, closed.consts, args, which, lower)

@@ -44,6 +44,7 @@ from jax._src.state.indexing import NDIndexer
 from jax._src.state.types import (
     BitcastTransform,
     ref_and_transforms,
+    stored_aval,
     transform_type,
 )
 from jax._src.tree_util import tree_flatten, tree_unflatten
@@ -78,6 +79,10 @@ def update_view(x: Any, transforms: Sequence[Any], value: Any, accumulate: bool 
 
 def _get_operands(ref: Any, idx: Any, name: str) -> tuple[Any, tuple[Any, ...]]:
     ref, transforms = ref_and_transforms(ref, name)
+    if isinstance(ref, tuple):
+        raise NotImplementedError(
+            f"{name} of a reference chosen by select_ref, which only copies between memories take."
+        )
     if idx is None or idx is ... or (isinstance(idx, tuple) and not idx):
         return ref, transforms
     if isinstance(idx, tuple) and len(idx) == 1 and idx[0] is ...:
@@ -598,9 +603,9 @@ def _compiled(name: str, tree: Any, ref_aval: AbstractRef) -> Callable[..., Any]
 
 
 def like_ref(x: Any, ref_aval: Any) -> Any:
-    """Convert an array to the dtype and weak type of a reference."""
+    """Convert an array to the dtype and weak type of what a reference holds."""
     aval: Any = typeof(x)
-    inner = ref_aval.inner_aval
+    inner = stored_aval(ref_aval)
     if aval.weak_type == inner.weak_type and aval.dtype == inner.dtype:
         return x
     return lax.convert_type(x, inner.dtype, inner.weak_type)

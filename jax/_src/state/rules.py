@@ -259,7 +259,8 @@ addupdate_p.axis_batch = _addupdate_batch
 # Printing
 
 
-def _view_doc(context: Any, ref: Any, transforms: Sequence[Any]) -> Any:
+def ref_view_doc(context: Any, ref: Any, transforms: Sequence[Any]) -> Any:
+    """Return the document of a view of a reference, as it is printed in jaxprs."""
     doc = pp.text(core.pp_var(ref, context))
     if not transforms:
         return doc + pp.text("[...]")
@@ -271,14 +272,14 @@ def _view_doc(context: Any, ref: Any, transforms: Sequence[Any]) -> Any:
 def _get_pp(eqn: Any, context: Any, settings: Any) -> Any:
     ref, *idx = eqn.invars
     lhs = core.pp_vars(eqn.outvars, context, print_shapes=settings.print_shapes)
-    view = _view_doc(context, ref, tree_unflatten(eqn.params["tree"], idx))
+    view = ref_view_doc(context, ref, tree_unflatten(eqn.params["tree"], idx))
     return pp.concat([lhs, pp.text(" <- "), view])
 
 
 def _swap_pp(eqn: Any, context: Any, settings: Any) -> Any:
     (out,) = eqn.outvars
     ref, val, *idx = eqn.invars
-    view = _view_doc(context, ref, tree_unflatten(eqn.params["tree"], idx))
+    view = ref_view_doc(context, ref, tree_unflatten(eqn.params["tree"], idx))
     value = pp.text(core.pp_var(val, context))
     if type(out) is core.DropVar or context.var_names[out] == "_":
         return pp.concat([view, pp.text(" <- "), value])
@@ -288,7 +289,7 @@ def _swap_pp(eqn: Any, context: Any, settings: Any) -> Any:
 
 def _addupdate_pp(eqn: Any, context: Any, settings: Any) -> Any:
     ref, val, *idx = eqn.invars
-    view = _view_doc(context, ref, tree_unflatten(eqn.params["tree"], idx))
+    view = ref_view_doc(context, ref, tree_unflatten(eqn.params["tree"], idx))
     return pp.concat([view, pp.text(" += "), pp.text(core.pp_var(val, context))])
 
 

@@ -44,6 +44,21 @@ def get_ref_aval_from_value(x: Any) -> tuple[AbstractRef, Any]:
     return AbstractRef(typeof(x)), x
 
 
+def stored_aval(ref_aval: Any) -> Any:
+    """Return the type of the array that a reference is discharged to.
+
+    It is that of what the reference holds, or, for an extended dtype whose rules have a `stored_dtype`,
+    an array of that dtype.
+    """
+    inner = ref_aval.inner_aval
+    dtype = getattr(inner, "dtype", None)
+    if isinstance(dtype, dtypes.ExtendedDType):
+        stored = getattr(dtype._rules, "stored_dtype", None)
+        if stored is not None:
+            return ShapedArray(inner.shape, np.dtype(stored))
+    return inner
+
+
 class Transform:
     """A step from an array to a view of it.
 
@@ -153,6 +168,26 @@ class BitcastTransform(Transform):
         return pp.text(f".bitcast({dtypes.dtype_name(self.dtype)})")
 
 
+class SelectTransform(Transform):
+    """The one of several references whose position is a traced number."""
+
+    __slots__ = ("idx",)
+
+    def __init__(self, idx: Any):
+        self.idx = idx
+
+    def transform_type(self, aval: Any) -> Any:
+        return aval
+
+    def pretty_print(self, context: Any) -> Any:
+        name = core.pp_var(self.idx, context) if isinstance(self.idx, core.Var) else str(self.idx)
+        return pp.text(f"{{select({name})}}")
+
+
+register_pytree_node(
+    SelectTransform, lambda t: ((t.idx,), None), lambda _, children: SelectTransform(*children)
+)
+
 for _cls in (ReshapeTransform, TransposeTransform, BitcastTransform):
     register_pytree_node(_cls, lambda t: ((), (type(t), t._key())), lambda aux, _: aux[0](*aux[1]))
 
@@ -209,6 +244,8 @@ class RefIndexer:
 
     def __getitem__(self, idx: Any) -> TransformedRef:
         ref, transforms = ref_and_transforms(self.ref_or_view)
+        if isinstance(ref, tuple):
+            raise NotImplementedError("A view of a selected reference: select among views instead.")
         if idx is ... or (isinstance(idx, tuple) and not idx):
             return TransformedRef(ref, transforms)
         shape = transform_type(transforms, typeof(ref).inner_aval).shape  # type: ignore[attr-defined]
@@ -235,6 +272,8 @@ class TransformedRef(RefLike):
     @property
     def type(self) -> Any:
         """The aval of the view."""
+        if self.multiref:
+            return transform_type(self.transforms, view_type(self.ref[0]))
         return transform_type(self.transforms, typeof(self.ref).inner_aval)  # type: ignore[attr-defined]
 
     shape = property(lambda self: self.type.shape)
@@ -279,6 +318,11 @@ register_pytree_node(
     lambda x: ((x.ref, x.transforms), None),
     lambda _, children: TransformedRef(*children),
 )
+
+
+def view_type(x: Any) -> Any:
+    """Return the aval of a view, or of what a reference holds."""
+    return x.type if isinstance(x, TransformedRef) else typeof(x).inner_aval  # type: ignore[attr-defined]
 
 
 def ref_and_transforms(x: Any, function_name: str = "") -> tuple[Any, tuple[Any, ...]]:

@@ -21,10 +21,12 @@ from jax._src.pallas.blocks import (
     squeezed as squeezed,
 )
 from jax._src.pallas.compiler_params import CompilerParams as CompilerParams
+from jax._src.pallas.core_map import core_map as core_map, kernel as kernel
 from jax._src.pallas.cost_estimate import (
     CostEstimate as CostEstimate,
     estimate_cost as estimate_cost,
 )
+from jax._src.pallas.global_refs import get_global as get_global
 from jax._src.pallas.grids import GridSpec as GridSpec
 from jax._src.pallas.helpers import (
     align_to as align_to,
@@ -51,11 +53,26 @@ from jax._src.pallas.primitives import (
     program_id as program_id,
     reciprocal as reciprocal,
     run_scoped as run_scoped,
+    select_ref as select_ref,
     with_scoped as with_scoped,
+)
+from jax._src.pallas.semaphores import (
+    DeviceIdType as DeviceIdType,
+    semaphore as semaphore,
+    semaphore_read as semaphore_read,
+    semaphore_signal as semaphore_signal,
+    semaphore_wait as semaphore_wait,
 )
 from jax._src.state.discharge import run_state as run_state
 
 ANY = MemorySpace.ANY
 HOST = MemorySpace.HOST
 
-__getattr__, __dir__ = lazy_names(__name__, {"jax._src.pallas.checks": ("debug_check",)}, ("tpu",))
+__getattr__, __dir__ = lazy_names(
+    __name__,
+    {
+        "jax._src.pallas.checks": ("debug_check",),
+        "jax._src.pallas.export": ("lower_as_mlir", "pallas_export_experimental"),
+    },
+    ("tpu",),
+)

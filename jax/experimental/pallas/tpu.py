@@ -7,7 +7,15 @@ from jax._src.pallas.mosaic.core import (
     PrefetchScalarGridSpec as PrefetchScalarGridSpec,
     SideEffectType as SideEffectType,
 )
+from jax._src.pallas.mosaic.meshes import (
+    CoreType as CoreType,
+    create_tensorcore_mesh as create_tensorcore_mesh,
+)
 from jax._src.pallas.mosaic.primitives import bitcast as bitcast, roll as roll
+from jax._src.pallas.mosaic.semaphore_types import (
+    SemaphoreType as SemaphoreType,
+    dma_semaphore as dma_semaphore,
+)
 
 VMEM = MemorySpace.VMEM
 VMEM_SHARED = MemorySpace.VMEM_SHARED
