@@ -275,3 +275,58 @@ def test_helpers_refuse():
 def test_cost_of_loops():
     loop = functools.partial(jax.lax.fori_loop, 0, 3, lambda i, c: c * 2)
     assert pl.estimate_cost(loop, x8).flops >= 24
+
+
+def by(dim, index_map):
+    return pl.BlockSpec((dim,), index_map)
+
+
+def test_bounded_slices():
+    # The original's interpreter has none. Elements after a slice have no value, or are not written.
+    blocks, x = by(4, lambda i: i), jnp.arange(16.0)
+    growing = by(pl.BoundedSlice(4), lambda i: (pl.ds(i * 4, i + 1),))
+    expected = np.where(np.tri(4, dtype=bool).reshape(-1), x, np.nan)
+    for in_spec, out_spec in [(growing, blocks), (blocks, growing)]:
+        copy = s.call(s.copy, x, grid=4, in_specs=[in_spec], out_specs=out_spec)
+        np.testing.assert_array_equal(copy(x), expected)
+        batch = jnp.stack([x, x + 1])
+        np.testing.assert_array_equal(jax.vmap(copy)(batch), [expected, expected + 1])
+    beyond = by(pl.BoundedSlice(4), lambda i: (pl.ds(i * 5, 4),))
+    found = s.call(s.copy, x, grid=4, in_specs=[beyond], out_specs=blocks)(x)
+    np.testing.assert_array_equal(found[10:], [12, 13, 15, np.nan, np.nan, np.nan])
+
+
+def test_indirect_dimensions():
+    def copy(at_ref, x_ref, o_ref):
+        o_ref[...] = x_ref[...]
+
+    def run(shape, in_spec, out_spec, at, x):
+        grid = pltpu.PrefetchScalarGridSpec(1, (2,), [in_spec], out_spec)
+        return s.call(copy, s.like(shape), grid_spec=grid)(jnp.array(at), x)
+
+    x = jnp.arange(64.0).reshape(8, 8)
+    both = s.spec(pl.Indirect(2), pl.Indirect(3), at=lambda i, at: (at[i], jnp.arange(3) + i))
+    plain = s.spec(None, 2, 3, at=lambda i, at: (i, 0, 0))
+    found = run((2, 2, 3), both, plain, [[1, 3], [-1, 7]], x)
+    np.testing.assert_array_equal(found[0], x[np.ix_([1, 3], [0, 1, 2])])
+    np.testing.assert_array_equal(found[1], [[np.nan] * 3, x[7, 1:4]])
+    values = jnp.arange(12.0).reshape(2, 2, 3)
+    rows = s.spec(pl.Indirect(2), pl.BoundedSlice(3), at=lambda i, at: (at[i], pl.ds(1, 2)))
+    found = run((8, 8), plain, rows, [[1, 3], [9, 7]], values)
+    expected = np.full((8, 8), np.nan)
+    expected[[1, 3], 1:3], expected[7, 1:3] = values[0, :, :2], values[1, 1, :2]
+    np.testing.assert_array_equal(found, expected)
+
+
+def test_errors_of_irregular_blocks():
+    def fails(dim, index_map, message, error=ValueError):
+        with pytest.raises(error, match=message):
+            s.call(s.copy, x8, grid=2, in_specs=[by(dim, index_map)])(x8)
+
+    fails(pl.BoundedSlice(4), lambda i: (i,), "must return a slice for BoundedSlice")
+    fails(pl.Indirect(4), lambda i: (i,), "must return an array of 4 integers")
+    fails(4, lambda i: (pl.ds(i, 4),), "must return integer scalars")
+    fails(pl.BoundedSlice(4), lambda i: (pl.ds(i, 1.0),), "integer scalar", TypeError)
+    for index in (lambda n: x8[pl.ds(0, n)], lambda n: jax.new_ref(x8)[pl.ds(0, n)]):
+        with pytest.raises(TypeError, match="static integer"):
+            jax.jit(index)(3)

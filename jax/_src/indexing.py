@@ -74,7 +74,8 @@ class Slice:
     def tree_flatten(self) -> tuple[tuple[Any, Any], tuple[Any, Any, Any]]:
         """Return what is traced of the start and the size, and the rest; None stands for the other."""
         start = self.start if self.is_dynamic_start else None
-        size = self.size if self.is_dynamic_size else None
+        dynamic = self.is_dynamic_size and not core.is_symbolic_dim(self.size)
+        size = self.size if dynamic else None
         static = lambda x, traced: x if traced is None else None
         return (start, size), (static(self.start, start), static(self.size, size), self.stride)
 
@@ -110,7 +111,7 @@ def ds(start: Any, size: Any = None, stride: int | None = None) -> Slice | slice
     Args:
       start: position of the first element. None selects all elements, whatever `size` is. If it is
         the only argument, it is the size of a slice that starts at 0.
-      size: the number of elements.
+      size: the number of elements. It is static, but for index maps of kernels (`pl.BoundedSlice`).
       stride: the distance between two elements; 1 if None.
 
     Returns:
@@ -137,12 +138,13 @@ def ds(start: Any, size: Any = None, stride: int | None = None) -> Slice | slice
         return slice(None)
     if size is None:
         start, size = 0, start
-    try:
-        size = core.canonicalize_dim(size)
-    except TypeError:
-        raise TypeError(
-            f"the size of a slice must be a static integer, got {size!r}: write ds(start, size)"
-        ) from None
+    if not _is_traced_integer(size):
+        try:
+            size = core.canonicalize_dim(size)
+        except TypeError:
+            raise TypeError(
+                f"the size of a slice must be an integer scalar, got {size!r}: write ds(start, size)"
+            ) from None
     if not isinstance(start, (int, np.integer)) and not core.is_symbolic_dim(start):
         dtype = getattr(start, "dtype", None)
         if dtype is None or not dtypes.issubdtype(dtype, np.integer) or np.ndim(start):
@@ -152,6 +154,19 @@ def ds(start: Any, size: Any = None, stride: int | None = None) -> Slice | slice
     elif not isinstance(stride, (int, np.integer)):
         raise ValueError(f"the stride of a slice must be a static integer, got {stride!r}")
     return Slice(start, size, stride)
+
+
+def _is_traced_integer(x: Any) -> bool:
+    if not isinstance(x, core.Tracer):
+        return False
+    aval: Any = core.typeof(x)
+    return aval.shape == () and dtypes.issubdtype(aval.dtype, np.integer)
+
+
+def check_static_size(s: Slice) -> None:
+    """Raise a TypeError if the size of a slice in an index of an array or a reference is traced."""
+    if s.is_dynamic_size and not core.is_symbolic_dim(s.size):
+        raise TypeError(f"the size of a slice in an index must be a static integer, got {s.size!r}")
 
 
 dslice = ds

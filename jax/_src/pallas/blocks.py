@@ -11,6 +11,7 @@ import numpy as np
 
 from jax._src import api_util, core, dtypes
 from jax._src.core import AbstractRef, ClosedJaxpr, ShapedArray, typeof
+from jax._src.indexing import Slice
 from jax._src.interpreters import partial_eval as pe
 from jax._src.pallas.memory import MemorySpace
 from jax._src.tree_util import PyTreeDef, tree_flatten
@@ -50,6 +51,9 @@ class Squeezed:
 class BoundedSlice:
     """A dimension of which the index map gives a slice (`pl.ds`), of traced size.
 
+    Where kernels are interpreted, they see a dimension of the greatest size: elements after the slice
+    have no value, and what is written to them is dropped.
+
     Args:
       block_size: the greatest size of a slice.
     """
@@ -60,6 +64,8 @@ class BoundedSlice:
 @dataclasses.dataclass(frozen=True)
 class Indirect:
     """A dimension of which the index map gives an array of positions.
+
+    Positions out of bounds are those of elements without a value; what is written to them is dropped.
 
     Args:
       block_size: the number of positions.
@@ -201,7 +207,8 @@ class BlockMapping:
     Attributes:
       block_shape: what it says of each dimension.
       block_aval: the type of the reference that the kernel gets.
-      index_map_jaxpr: takes the grid's indices and references to the operands of index maps.
+      index_map_jaxpr: takes the grid's indices and references to the operands of index maps. It has one
+        result for each dimension, for a `BoundedSlice` two: the first position and the size.
       array_aval: type of the array.
       origin: which argument or result of the kernel it is.
       pipeline_mode: how a pipeline buffers the blocks.
@@ -244,14 +251,18 @@ def block_mapping(
     block = AbstractRef(ShapedArray(tuple(seen), aval.dtype), space)
     n = len(dims)
     index_map = spec.index_map or (lambda *_: (0,) * n)
-    flat_fun, _ = api_util.flatten_fun(index_map, index_tree)
-    run = lambda *flat: [_as_index(x) for x in flat_fun(*flat)]
+
+    def run(*flat: Any) -> list[Any]:
+        args, kwargs = index_tree.unflatten(flat)
+        found = tree_flatten(
+            index_map(*args, **kwargs), is_leaf=lambda x: isinstance(x, (Slice, slice))
+        )[0]
+        return _index_of_block(where, dims, found)
 
     args = index_tree.unflatten(list(index_avals))[0]
     info = api_util.debug_info("pallas_call index_map", index_map, args, {})
     where = f"Index map function {info.func_src_info} for {origin}"
     jaxpr, out_avals, consts = pe.trace_to_jaxpr_dynamic(run, index_avals, info)
-    _check_index(where, dims, out_avals)
     if consts and not allow_consts:
         raise ValueError(
             f"{where} must not capture constants: {[typeof(c) for c in consts]}. Compute the index from its "
@@ -266,28 +277,40 @@ def block_mapping(
     )
 
 
-def _as_index(x: Any) -> Any:
-    if isinstance(x, (int, np.integer)) and not isinstance(x, bool):
-        return np.int32(x)
-    return x
+def _index_of_block(where: str, dims: Sequence[BlockDim], found: Sequence[Any]) -> list[Any]:
+    """Return what an index map returned, as scalars and arrays of integers.
 
-
-def _check_index(where: str, dims: Sequence[BlockDim], out_avals: Sequence[Any]) -> None:
-    for i, d in enumerate(dims):
-        if isinstance(d, (BoundedSlice, Indirect)):
-            raise NotImplementedError(
-                f"{where}: dimension {i} is {d}, which is not implemented: use pl.Element or pl.Blocked."
-            )
-    if len(out_avals) != len(dims):
+    Raises:
+      ValueError: if it is not what the dimensions of the block take.
+    """
+    if len(found) != len(dims):
         raise ValueError(
             f"{where} must return {len(dims)} values to match block_shape={tuple(dims)}. Currently returning "
-            f"{len(out_avals)} values."
+            f"{len(found)} values."
         )
-    for i, aval in enumerate(out_avals):
-        if aval.shape or not dtypes.issubdtype(aval.dtype, np.integer):
-            raise ValueError(
-                f"{where} must return integer scalars. Output[{i}] has type {aval.str_short()}."
-            )
+    out = []
+    for i, (d, x) in enumerate(zip(dims, found)):
+        if isinstance(d, BoundedSlice):
+            if not isinstance(x, Slice) or x.stride != 1:
+                raise ValueError(
+                    f"{where} must return a slice for {d}: pl.ds(start, size). Output[{i}] is {x!r}."
+                )
+            out += [_integers(where, i, x.start, ()), _integers(where, i, x.size, ())]
+        elif isinstance(d, Indirect):
+            out.append(_integers(where, i, x, (d.block_size,)))
+        else:
+            out.append(_integers(where, i, x, ()))
+    return out
+
+
+def _integers(where: str, i: int, x: Any, shape: tuple[int, ...]) -> Any:
+    if not core.valid_jaxtype(x):
+        raise ValueError(f"{where} must return integer scalars. Output[{i}] is {x!r}.")
+    aval: Any = typeof(x)
+    if tuple(aval.shape) != shape or not dtypes.issubdtype(aval.dtype, np.integer):
+        what = f"an array of {shape[0]} integers" if shape else "integer scalars"
+        raise ValueError(f"{where} must return {what}. Output[{i}] has type {aval.str_short()}.")
+    return np.int32(x) if isinstance(x, (int, np.integer)) else x
 
 
 def leaves_with_none(tree: Any) -> tuple[list[Any], PyTreeDef]:

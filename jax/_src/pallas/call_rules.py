@@ -14,7 +14,7 @@ from jax._src.interpreters import ad, batching
 from jax._src.lax import slicing
 from jax._src.lax.control_flow import scan
 from jax._src.lax.control_flow.common import split_at
-from jax._src.pallas.blocks import BlockMapping, squeezed
+from jax._src.pallas.blocks import BlockMapping, BoundedSlice, squeezed
 from jax._src.pallas.grids import GridMapping
 from jax._src.pallas.pallas_call import pallas_call_p
 from jax._src.tree_util import tree_structure
@@ -156,7 +156,9 @@ def _batched_mapping(b: BlockMapping, size: int, dim: int | None) -> BlockMappin
     outs = list(jaxpr.outvars)
     dims, aval = list(b.block_shape), b.array_aval
     if dim is not None:
-        outs.insert(dim, element)
+        # A bounded slice has two results.
+        before = sum([2 if isinstance(d, BoundedSlice) else 1 for d in dims[:dim]])
+        outs.insert(before, element)
         dims.insert(dim, squeezed)
         aval = core.unmapped_aval(size, dim, aval)
     info = jaxpr.debug_info.with_unknown_names()

@@ -17,7 +17,14 @@ from jax._src.core import ClosedJaxpr, Jaxpr, Primitive
 from jax._src.lax import lax, slicing
 from jax._src.lax.control_flow import loops
 from jax._src.lax.parallel import axis_index_p
-from jax._src.pallas.blocks import Blocked, BlockMapping, Element, Squeezed
+from jax._src.pallas.blocks import (
+    Blocked,
+    BlockMapping,
+    BoundedSlice,
+    Element,
+    Indirect,
+    Squeezed,
+)
 from jax._src.pallas.global_refs import with_global_refs_as_arguments
 from jax._src.pallas.grids import GridMapping, dynamic_grid_dim
 from jax._src.pallas.primitives import num_programs_p, program_id_p
@@ -62,22 +69,22 @@ def run_over_grid(
         changing, results, scratch = carry
         now = [changing[position[i]] if i in position else x for i, x in enumerate(operands)]
         index = _grid_index(step, grid)
-        starts = [_starts(m, index, now[:num_scalars]) for m in mapping.block_mappings]
+        places = [_places(m, index, now[:num_scalars]) for m in mapping.block_mappings]
         arrays = [*now[num_scalars:], *results]
-        blocks = [_read(x, m, s) for x, m, s in zip(arrays, mapping.block_mappings, starts)]
+        blocks = [_read(x, m, s) for x, m, s in zip(arrays, mapping.block_mappings, places)]
         finals = _run_kernel(jaxpr, mapping, grid, index, [*now[:num_scalars], *blocks, *scratch])
         new = [
             finals[i]
             if i < num_scalars
             else _write(
-                now[i], mapping.block_mappings[i - num_scalars], starts[i - num_scalars], finals[i]
+                now[i], mapping.block_mappings[i - num_scalars], places[i - num_scalars], finals[i]
             )
             for i in carried
         ]
         k = n + len(outs)
         results = [
             _write(x, m, s, block)
-            for x, m, s, block in zip(results, outs, starts[len(ins) :], finals[n:k])
+            for x, m, s, block in zip(results, outs, places[len(ins) :], finals[n:k])
         ]
         return new, results, finals[k:]
 
@@ -128,6 +135,8 @@ def _padding(m: BlockMapping) -> list[tuple[int, int]]:
             low, high = d.padding
             # A block can start at the last element.
             out.append((low, high + d.block_size - 1))
+        elif isinstance(d, BoundedSlice):
+            out.append((0, d.block_size))
         elif isinstance(d, Blocked):
             out.append((0, -size % max(d.block_size, 1)))
         else:
@@ -151,31 +160,95 @@ def _without_padding(x: Any, m: BlockMapping) -> Any:
     return slicing.slice(x, starts, [a + n for a, n in zip(starts, m.array_aval.shape)])
 
 
-def _starts(m: BlockMapping, index: Sequence[Any], scalars: Sequence[Any]) -> list[Any] | None:
-    """Return the first position of a block in each dimension; None if it is the whole array."""
+# Where a block is in each dimension: its first position; a slice, as the first position and the number
+# of elements that are in it; or an array of positions.
+
+
+def _places(m: BlockMapping, index: Sequence[Any], scalars: Sequence[Any]) -> list[Any] | None:
+    """Return where a block is; None if it is the whole array."""
     if m.has_trivial_window():
         return None
     closed = m.index_map_jaxpr
     which = [type(a) is core.AbstractRef for a in closed.in_avals]
-    block, _ = eval_discharged(closed.jaxpr, closed.consts, [*index, *scalars], which, True)
-    starts = []
-    for d, i in zip(m.block_shape, block):
-        i = lax.convert_element_type(i, np.int32)
-        starts.append(lax.mul(i, np.int32(d.block_size)) if isinstance(d, Blocked) else i)
-    return starts
+    found, _ = eval_discharged(closed.jaxpr, closed.consts, [*index, *scalars], which, True)
+    values = iter([lax.convert_element_type(i, np.int32) for i in found])
+    places: list[Any] = []
+    for d in m.block_shape:
+        i = next(values)
+        if isinstance(d, Blocked):
+            places.append(lax.mul(i, np.int32(d.block_size)))
+        elif isinstance(d, BoundedSlice):
+            places.append((i, lax.min(next(values), np.int32(d.block_size))))
+        else:
+            places.append(i)
+    return places
 
 
-def _read(x: Any, m: BlockMapping, starts: Sequence[Any] | None) -> Any:
-    if starts is not None:
-        x = slicing.dynamic_slice(x, starts, m.sizes)
+def _window(x: Any, m: BlockMapping, places: Sequence[Any]) -> tuple[list[Any], list[int]]:
+    """Return the first positions and the sizes of the part of an array that has a block.
+
+    It is whole in dimensions where the block has an array of positions.
+    """
+    starts, sizes = [], []
+    for d, place, n in zip(m.block_shape, places, x.shape):
+        if isinstance(d, Indirect):
+            starts.append(np.int32(0))
+            sizes.append(n)
+        else:
+            starts.append(place[0] if isinstance(d, BoundedSlice) else place)
+            sizes.append(getattr(d, "block_size", 1))
+    return starts, sizes
+
+
+def _read(x: Any, m: BlockMapping, places: Sequence[Any] | None) -> Any:
+    if places is not None:
+        x = slicing.dynamic_slice(x, *_window(x, m, places))
+        fill = uninitialized_scalar(m.array_aval.dtype) if _is_irregular(m) else None
+        for axis, (d, place) in enumerate(zip(m.block_shape, places)):
+            if isinstance(d, Indirect):
+                x = x.at[_along(axis, place)].get(mode="fill", fill_value=fill)
+            elif isinstance(d, BoundedSlice):
+                x = lax.select(_in_slice(x, axis, place), x, lax.full_like(x, fill))
     return lax.squeeze(x, _hidden(m))
 
 
-def _write(x: Any, m: BlockMapping, starts: Sequence[Any] | None, block: Any) -> Any:
+def _write(x: Any, m: BlockMapping, places: Sequence[Any] | None, block: Any) -> Any:
     block = lax.expand_dims(block, _hidden(m))
-    if starts is None:
+    if places is None:
         return block
+    starts, sizes = _window(x, m, places)
+    if _is_irregular(m):
+        block = _written_to(slicing.dynamic_slice(x, starts, sizes), m, places, block, 0)
     return slicing.dynamic_update_slice(x, block, starts)
+
+
+def _written_to(old: Any, m: BlockMapping, places: Sequence[Any], block: Any, axis: int) -> Any:
+    """Return what a block is a part of, with the block's elements where they are in it."""
+    if axis == len(places):
+        for i, (d, place) in enumerate(zip(m.block_shape, places)):
+            if isinstance(d, BoundedSlice):
+                block = lax.select(_in_slice(block, i, place), block, old)
+        return block
+    if not isinstance(m.block_shape[axis], Indirect):
+        return _written_to(old, m, places, block, axis + 1)
+    at = _along(axis, places[axis])
+    part = _written_to(old.at[at].get(mode="clip"), m, places, block, axis + 1)
+    return old.at[at].set(part, mode="drop")
+
+
+def _is_irregular(m: BlockMapping) -> bool:
+    return any([isinstance(d, (BoundedSlice, Indirect)) for d in m.block_shape])
+
+
+def _along(axis: int, positions: Any) -> tuple[Any, ...]:
+    # In an index, negative positions would count from the end of the array.
+    beyond = lax.full_like(positions, np.iinfo(np.int32).max)
+    at = lax.select(lax.lt(positions, np.int32(0)), beyond, positions)
+    return (*[slice(None)] * axis, at)
+
+
+def _in_slice(x: Any, axis: int, place: tuple[Any, Any]) -> Any:
+    return lax.lt(lax.broadcasted_iota(np.int32, x.shape, axis), place[1])
 
 
 def _hidden(m: BlockMapping) -> tuple[int, ...]:

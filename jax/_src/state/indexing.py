@@ -15,7 +15,7 @@ import numpy as np
 from jax._src import core, dtypes, pretty_printer as pp
 from jax._src.core import ShapedArray, typeof
 from jax._src.errors import NonConcreteBooleanIndexError
-from jax._src.indexing import Slice
+from jax._src.indexing import Slice, check_static_size
 from jax._src.lax import lax, slicing
 from jax._src.tree_util import register_pytree_node
 
@@ -198,6 +198,7 @@ def _convert(entry: Any, size: int, index: Any) -> Any:
     if isinstance(entry, slice):
         return Slice.from_slice(entry, size)
     if isinstance(entry, Slice):
+        check_static_size(entry)
         return entry
     try:
         aval = typeof(entry)

@@ -379,6 +379,7 @@ def _sized_window(s: indexing.Slice, size: Any, wrap: bool) -> Slice:
     If it is known to be in bounds, it is a plain slice. One as long as the dimension means all of
     it, wherever it starts.
     """
+    indexing.check_static_size(s)
     start, n, step = s.start, s.size, s.stride
     if step == 1 and core.definitely_equal(n, size):
         return whole(size)
