@@ -72,19 +72,21 @@ def read_source(tree: ast.Module, texts: bool = False) -> Source:
     """Reads a file; with `texts`, the words of its strings are words too, which may be programs or names for `getattr`."""
     is_late = any("__getattr__" in _defined(node) for node in tree.body)
     late: dict[str, set[str]] = {}
-    others = {"self", "cls"}.union(*map(_other_packages, walk(tree, types=True)))
-    imported = _imported_names(tree)
+    nodes = list(walk(tree))
+    # what type checkers alone read
+    typing = [node for test in nodes if _is_type_checking(test) for node in test.body]
+    others = {"self", "cls"}.union(*map(_other_packages, [*nodes, *typing]))
+    imported = _imported_names(nodes)
     dotted = set().union(*imported.values())
     words: set[str] = set()
     strings: set[str] = set()
     programs: set[str] = set()
-    for node in walk(tree, types=True) if is_late else ():
-        for each in node.body if _is_type_checking(node) else ():
-            if isinstance(each, ast.ImportFrom) and each.module:
-                for alias in each.names:
-                    full = f"{each.module}.{alias.name}"
-                    late.setdefault(alias.asname or alias.name, set()).add(full)
-    for node in walk(tree):
+    for node in typing if is_late else ():
+        if isinstance(node, ast.ImportFrom) and node.module:
+            for alias in node.names:
+                full = f"{node.module}.{alias.name}"
+                late.setdefault(alias.asname or alias.name, set()).add(full)
+    for node in nodes:
         if isinstance(node, ast.Constant) and isinstance(node.value, str):
             strings |= _words_of_text(node.value, texts)
             programs |= _imports_of_text(node.value) if texts else set()
@@ -98,23 +100,23 @@ def read_source(tree: ast.Module, texts: bool = False) -> Source:
     return Source(late, True, dotted, words - late.keys(), strings, programs)
 
 
-def walk(
-    tree: ast.AST, skipped: Callable[[ast.AST], bool] | None = None, types: bool = False
-) -> Iterator[ast.AST]:
-    """The nodes of what runs, without those skipped and what is below them; with `types`, also what type checkers alone read."""
+def walk(tree: ast.AST, skipped: Callable[[ast.AST], bool] | None = None) -> Iterator[ast.AST]:
+    """The nodes of what runs, without those skipped and what is below them, nor what is below a test for type checkers."""
     pending: list[ast.AST] = [tree]
     while pending:
         node = pending.pop()
-        if not types and _is_type_checking(node):
+        if skipped is not None and skipped(node):
+            continue
+        yield node
+        if _is_type_checking(node):
             pending += node.orelse
-        elif skipped is None or not skipped(node):
-            yield node
-            for field in _fields(type(node)):
-                value = getattr(node, field, None)
-                if type(value) is list:
-                    pending += [item for item in value if isinstance(item, ast.AST)]
-                elif isinstance(value, ast.AST):
-                    pending.append(value)
+            continue
+        for field in _fields(type(node)):
+            value = getattr(node, field, None)
+            if type(value) is list:
+                pending += [item for item in value if isinstance(item, ast.AST)]
+            elif isinstance(value, ast.AST):
+                pending.append(value)
 
 
 @functools.cache
@@ -157,14 +159,14 @@ def _is_other(name: str) -> bool:
     return name.split(".")[0] in OTHER_PACKAGES
 
 
-def _imported_names(tree: ast.AST) -> dict[str, set[str]]:
+def _imported_names(nodes: Iterable[ast.AST]) -> dict[str, set[str]]:
     """What imports give names to, dotted, by these names.
 
     A name that is given to something else too, such as an argument, has a star in front, which no name in the program has.
     """
     found: dict[str, set[str]] = {}
     others: set[str] = set()
-    for node in walk(tree):
+    for node in nodes:
         if isinstance(node, ast.Import):
             for alias in node.names:
                 full = alias.name if alias.asname else alias.name.split(".")[0]
