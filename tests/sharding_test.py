@@ -289,6 +289,7 @@ class NamedShardingTest(parameterized.TestCase):
             s.devices_indices_map((4,))
 
     @hypothesis.given(st.data())
+    @hypothesis.settings(deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow])
     def test_indices_are_what_the_spec_says(self, data):
         the_mesh = mesh(shape=(2, 2, 2))
         names = data.draw(st.permutations("xyz"))

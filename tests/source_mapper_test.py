@@ -115,7 +115,9 @@ class SourceMapTest(absltest.TestCase):
             self.assertEqual(sourcemap.decode_vlq(digits), number)
 
     @hypothesis.given(st.lists(st.lists(SEGMENTS, max_size=4), min_size=1, max_size=5))
-    @hypothesis.settings(deadline=None, max_examples=50)
+    @hypothesis.settings(
+        deadline=None, max_examples=50, suppress_health_check=[hypothesis.HealthCheck.too_slow]
+    )
     def test_round_trip(self, mappings):
         text = sourcemap.serialize_mappings(mappings)
         self.assertEqual(sourcemap.deserialize_mappings(text), mappings)

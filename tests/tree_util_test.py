@@ -131,6 +131,7 @@ class FlattenTest(parameterized.TestCase):
         self.assertEqual(copy.deepcopy(treedef), treedef)
 
     @hypothesis.given(trees)
+    @hypothesis.settings(deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow])
     def test_any_tree(self, value):
         leaves, treedef = tu.tree_flatten(value)
         self.assertEqual(tu.tree_unflatten(treedef, leaves), value)
