@@ -61,7 +61,6 @@ jax._src.test_util.count_internal_device_puts jax._src.test_util.count_device_pu
 
 # Names that test suites of the original import and that are not here, with the reason.
 ABSENT = {
-    "jax.experimental.pallas.mosaic_gpu": "kernels are interpreted so far",
     "jax._src.ad_checkpoint.custom_remat": "a rule of the original's rematerialization, used nowhere else",
     "jax._src.export.shape_poly_decision": "the original's own procedure to compare symbolic sizes",
     "jax._src.internal_test_util.export_back_compat_test_data": "programs that the original has exported:"

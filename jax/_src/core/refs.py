@@ -168,6 +168,9 @@ class AbstractRef(AbstractValue):
     def _getitem(self, tracer: Tracer, idx: object) -> Any:
         return late.ref_get(tracer, idx)
 
+    def _iter(self, tracer: Tracer) -> Iterator[Any]:
+        return (self._getitem(tracer, i) for i in range(self.shape[0]))
+
     def _setitem(self, tracer: Tracer, idx: object, value: object) -> None:
         late.ref_set(tracer, idx, value)
 
@@ -283,7 +286,7 @@ class _RefMeta(type):
     def __instancecheck__(cls, x: object) -> bool:
         if type(x) is cls:
             return True
-        return isinstance(x, Tracer) and type(x.aval) is AbstractRef
+        return isinstance(x, Tracer) and isinstance(x.aval, AbstractRef)
 
 
 class Ref(RefLike, metaclass=_RefMeta):

@@ -178,19 +178,19 @@ def _contains(self, x):
 def _tracer_iter(self):
     if not self.aval.shape:
         raise TypeError("iteration over a 0-d array")
-    if type(self.aval) is core.AbstractRef:
-        return (self[i] for i in range(self.aval.shape[0]))
+    if isinstance(self.aval, core.AbstractRef):
+        return self.aval._iter(self)
     return iter(manipulation.unstack(self))
 
 
 def _tracer_getitem(self, index):
-    if type(self.aval) is core.AbstractRef:
+    if isinstance(self.aval, core.AbstractRef):
         return self.aval._getitem(self, index)
     return indexing.getitem(self, index)
 
 
 def _tracer_setitem(self, index, value):
-    if type(self.aval) is core.AbstractRef:
+    if isinstance(self.aval, core.AbstractRef):
         self.aval._setitem(self, index, value)
     else:
         _setitem(self, index, value)
@@ -349,13 +349,13 @@ def _of_array_or_ref(name: str) -> None:
     if isinstance(of_array, property):
 
         def get(self):
-            return (of_ref if type(self.aval) is core.AbstractRef else of_array).fget(self)
+            return (of_ref if isinstance(self.aval, core.AbstractRef) else of_array).fget(self)
 
         setattr(Tracer, name, property(get, doc=of_array.__doc__))
         return
 
     def call(self, *args, **kwargs):
-        if type(self.aval) is core.AbstractRef:
+        if isinstance(self.aval, core.AbstractRef):
             return of_ref.fun(self, *args, **kwargs)
         return of_array(self, *args, **kwargs)
 

@@ -72,7 +72,7 @@ def is_arraylike(x: Any) -> bool:
 def is_ref(x: Any) -> bool:
     """Tests whether `x` is a mutable array (a reference), or a tracer of one."""
     if isinstance(x, core.Tracer):
-        return type(x.aval) is core.AbstractRef
+        return isinstance(x.aval, core.AbstractRef)
     return isinstance(x, core.Ref)
 
 

@@ -101,6 +101,9 @@ def core_map(
     options = _Options(compiler_params, interpret, debug, cost_estimate, name, metadata)
 
     def run(f: Callable[..., None]) -> None:
+        if hasattr(mesh, "run_on_cores"):  # cores that are parts of the one that runs this
+            mesh.run_on_cores(f)
+            return
         staged = _StagedKernel("core_map", f, mesh, (), (), scratch_shapes, name)
         staged.apply([], options)
 

@@ -18,6 +18,7 @@ from jax._src.pallas.backends import lowering_for, platforms, register
 from jax._src.pallas.blocks import no_block_spec
 from jax._src.pallas.compiler_params import CompilerParams
 from jax._src.pallas.cost_estimate import CostEstimate
+from jax._src.pallas.effects import KernelEffect
 from jax._src.pallas.global_refs import kernel_in_scope
 from jax._src.pallas.grids import (
     GridMapping,
@@ -246,6 +247,9 @@ def _kernel_info(kernel: Callable[..., None], name: str | None) -> core.DebugInf
 
 # The primitive
 
+# Effects of kernels that end with them.
+_OWN_EFFECTS = (core.JaxprInputEffect, core.InternalMutableArrayEffect, KernelEffect)
+
 
 @pallas_call_p.def_effectful_abstract_eval
 def _types(*avals: Any, jaxpr: Jaxpr, grid_mapping: GridMapping, out_avals: Any, **_: Any) -> Any:
@@ -254,7 +258,7 @@ def _types(*avals: Any, jaxpr: Jaxpr, grid_mapping: GridMapping, out_avals: Any,
     effects = [
         e
         for e in jaxpr.effects
-        if not isinstance(e, (core.JaxprInputEffect, core.InternalMutableArrayEffect))
+        if not isinstance(e, _OWN_EFFECTS)
         and not (isinstance(e, core.NamedAxisEffect) and e.name in names)
     ]
     return _varying_like(avals, out_avals), frozenset(effects)
@@ -286,8 +290,10 @@ def _interpreted(
     return run_over_grid(jaxpr, grid_mapping, input_output_aliases, args)
 
 
-def _lower_interpreted(ctx: Any, *args: Any, **params: Any) -> Any:
-    run = mlir.lower_fun(_interpreted, multiple_results=True)
+def _lower_interpreted(ctx: Any, *args: Any, interpret: Any, **params: Any) -> Any:
+    # An interpreter of its own: that of the options, or the one of the mesh.
+    own = getattr(interpret, "run_call", None) or getattr(params.get("mesh"), "run_call", None)
+    run = mlir.lower_fun(own or _interpreted, multiple_results=True)
     # Types in kernels do not say over which mesh axes values vary.
     plain = lambda avals: [a.update_manual_axis_type(core.empty_mat) for a in avals]
     ctx = ctx.replace(avals_in=plain(ctx.avals_in), avals_out=plain(ctx.avals_out))
@@ -296,7 +302,7 @@ def _lower_interpreted(ctx: Any, *args: Any, **params: Any) -> Any:
 
 def _lower_for(platform: str, ctx: Any, *args: Any, interpret: Any, **params: Any) -> Any:
     if interpret:
-        return _lower_interpreted(ctx, *args, **params)
+        return _lower_interpreted(ctx, *args, interpret=interpret, **params)
     where = params["jaxpr"].debug_info.func_src_info
     return lowering_for(platform, params["compiler_params"], where)(ctx, *args, **params)
 

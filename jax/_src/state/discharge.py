@@ -29,7 +29,7 @@ from jax._src.interpreters import mlir, partial_eval as pe
 from jax._src.late_binding import late
 from jax._src.memory import MemorySpace
 from jax._src.state import primitives as prims
-from jax._src.state.types import stored_aval
+from jax._src.state.types import get_ref_aval_from_value, stored_aval
 from jax._src.tree_util import tree_flatten, tree_unflatten, treedef_tuple
 
 traceback_util.register_exclusion(__file__)
@@ -48,7 +48,7 @@ def register_discharge_rule(primitive: Primitive) -> Callable[[DischargeRule], D
 
     def register(rule: DischargeRule) -> DischargeRule:
         def full(should: Any, in_avals: Any, out_avals: Any, *args: Any, **params: Any) -> Any:
-            refs = [type(a) is AbstractRef for a in in_avals]
+            refs = [isinstance(a, AbstractRef) for a in in_avals]
             if refs != list(should):
                 raise NotImplementedError(
                     f"'{primitive.name}' cannot keep some of its references while others are discharged"
@@ -81,7 +81,7 @@ def discharge_state(
         should_discharge = (should_discharge,) * n
     which = tuple(
         [
-            bool(s) and type(a) is AbstractRef
+            bool(s) and isinstance(a, AbstractRef)
             for s, a in zip(should_discharge, closed_jaxpr.in_avals)
         ]
     )
@@ -159,7 +159,7 @@ def discharge_all(
 ) -> tuple[ClosedJaxpr, list[int]]:
     """Discharge all references for compilation; returns the jaxpr and the positions written."""
     if which is None:
-        which = [type(a) is AbstractRef for a in closed.in_avals]
+        which = [isinstance(a, AbstractRef) for a in closed.in_avals]
     return discharge_written(closed, which, lower)
 
 
@@ -353,7 +353,8 @@ def run_state(f: Callable[..., None]) -> Callable[[Any], Any]:
     @traceback_util.api_boundary
     def wrapped(init: Any) -> Any:
         flat, tree = tree_flatten(init)
-        avals = [AbstractRef(typeof(x)) for x in flat]
+        typed = [get_ref_aval_from_value(x) for x in flat]
+        avals, flat = [a for a, _ in typed], [x for _, x in typed]
         closed, consts = _staged(f, treedef_tuple((tree,)), avals, (init,))
         outs = run_state_p.bind(
             *consts,
@@ -398,7 +399,7 @@ def _inner_references(outer: Sequence[Any], jaxpr: ClosedJaxpr) -> tuple[bool, .
     """Mark the jaxpr's arguments that are references, where the operand is an array."""
     return tuple(
         [
-            type(a) is AbstractRef and type(o) is not AbstractRef
+            isinstance(a, AbstractRef) and not isinstance(o, AbstractRef)
             for a, o in zip(jaxpr.in_avals, outer)
         ]
     )

@@ -210,7 +210,7 @@ def _cast(value: Any, ref_aval: Any, transforms: Sequence[Any], integers: bool) 
         if value.dtype == np.float64 or value.dtype == np.int64:
             value = value.astype(dtypes.canonicalize_dtype(value.dtype))
     aval = typeof(value)
-    if type(aval) is AbstractRef:
+    if isinstance(aval, AbstractRef):
         raise TypeError(
             f"cannot write a reference of type {aval} to a reference: write what it holds, ref[...]"
         )
@@ -264,7 +264,7 @@ def new_ref(init_val: Any, *, memory_space: Any = None, kind: str | None = None)
             "with jnp.asarray; for a tree of arrays make a tree of references, jax.tree.map(jax.new_ref, "
             "tree)"
         ) from None
-    if type(aval) is AbstractRef:
+    if isinstance(aval, AbstractRef):
         raise TypeError(f"new_ref takes an array, got a reference of type {aval}: pass ref[...]")
     if kind not in (None, NO_GRAD):
         raise ValueError(f"kind must be None or {NO_GRAD!r}, got {kind!r}")
@@ -477,7 +477,7 @@ def _ending(name: str, result: Callable[[Any], Any] | None) -> Primitive:
     p = Primitive(name, multiple_results=result is None)
 
     def types(ref_aval: Any) -> Any:
-        if type(ref_aval) is not AbstractRef:
+        if not isinstance(ref_aval, AbstractRef):
             raise ValueError(f"`{name}` must be called on `Ref` types: {ref_aval}.")
         out = [] if result is None else result(ref_aval)
         return out, {internal_mutable_array_effect, ReadEffect(0)}
@@ -509,7 +509,7 @@ free_ref_p = _ending("free_ref", None)
 
 
 def _view_type(ref_aval: Any, idx_avals: Sequence[Any], tree: Any, name: str) -> Any:
-    if type(ref_aval) is not AbstractRef:
+    if not isinstance(ref_aval, AbstractRef):
         raise ValueError(f"`{name}` must be called on `Ref` types: {ref_aval}.")
     inner = ref_aval.inner_aval
     transforms = tree_unflatten(tree, idx_avals)

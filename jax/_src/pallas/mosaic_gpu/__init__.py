@@ -1,0 +1,1 @@
+"""Kernels for GPUs from NVIDIA's Hopper generation on (Mosaic GPU)."""

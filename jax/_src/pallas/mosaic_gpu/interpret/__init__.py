@@ -1,0 +1,1 @@
+"""Runs kernels for GPUs without one."""

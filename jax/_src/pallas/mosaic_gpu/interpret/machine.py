@@ -1,0 +1,179 @@
+"""The threads of an interpreted kernel, and the loop that runs each until it has to wait.
+
+A thread is a generator that yields a `Wait` where it cannot go on. One thread runs at a time, in an order that
+is always the same. Clusters are started when all threads that there are wait or have ended.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+from collections.abc import Callable, Generator, Iterator, Mapping
+from typing import Any
+
+from jax._src.pallas.mosaic_gpu.interpret.memory import Buffer
+
+
+@dataclasses.dataclass(slots=True)
+class Wait:
+    """What a thread waits for: a condition, and a text that says what it is."""
+
+    is_over: Callable[[], bool]
+    text: Callable[[], str]
+
+
+Run = Generator[Wait, None, Any]
+
+
+class Deadlock(RuntimeError):
+    """All threads of a kernel wait."""
+
+
+@dataclasses.dataclass(eq=False)
+class Block:
+    """A block of a kernel.
+
+    Attributes:
+      coordinates: its position along the axes of the grid and of its cluster.
+      cluster: the blocks of its cluster, by their positions in it.
+      buffers: what was allocated for the block, by key.
+    """
+
+    coordinates: dict[Any, int]
+    cluster: dict[tuple[int, ...], Block]
+    buffers: dict[Any, Buffer] = dataclasses.field(default_factory=dict)
+
+
+@dataclasses.dataclass(eq=False)
+class Thread:
+    """A thread of a block, or one of its warps.
+
+    Attributes:
+      block: the block.
+      coordinates: its position along all axes of the mesh.
+      counts: how often it has come to each place of the kernel that needs to know it.
+      name: as errors name it.
+    """
+
+    block: Block
+    coordinates: dict[Any, int]
+    name: str
+    counts: dict[Any, int] = dataclasses.field(default_factory=dict)
+    warp_of: Thread | None = None
+
+    def count(self, place: Any) -> int:
+        """Return how often the thread has come to a place before."""
+        n = self.counts.get(place, 0)
+        self.counts[place] = n + 1
+        return n
+
+
+class Machine:
+    """Runs the threads of one application of a kernel.
+
+    Args:
+      params: the interpreter's options.
+      mesh: the threads; None for one.
+      where: the kernel's name and line.
+      start: function from a thread to its generator.
+    """
+
+    def __init__(self, params: Any, mesh: Any, where: str, start: Callable[[Thread], Run]):
+        self.params = params
+        self.mesh = mesh
+        self.where = where
+        self.start = start
+        self.zero = params.uninitialized_memory == "zero"
+        self.buffers: dict[Any, Buffer] = {}  # in global memory
+        self.cancelled: dict[Any, Any] = {}  # answers to requests for other clusters
+        self.running: list[tuple[Thread, Run, Wait | None]] = []
+        self.pending: Iterator[dict[Any, int]] = iter(())
+        grid = () if mesh is None else mesh.grid
+        self.grid_names = () if mesh is None else tuple(mesh.grid_names)
+        self.cluster = {} if mesh is None else dict(zip(mesh.cluster_names, mesh.cluster))
+        ranges = [range(d) for d in grid]
+        self.pending = (dict(zip(self.grid_names, i)) for i in itertools.product(*ranges))
+
+    # Clusters
+
+    def next_cluster(self) -> dict[Any, int] | None:
+        """Return the position of a cluster that has not been started, which the caller takes over."""
+        return next(self.pending, None)
+
+    def _start_cluster(self, at: Mapping[Any, int]) -> None:
+        blocks: dict[tuple[int, ...], Block] = {}
+        names = tuple(self.cluster)
+        for i in itertools.product(*[range(d) for d in self.cluster.values()]):
+            blocks[i] = Block({**at, **dict(zip(names, i))}, blocks)
+        thread_name = None if self.mesh is None else self.mesh.thread_name
+        for block in blocks.values():
+            for t in range(1 if thread_name is None else self.mesh.num_threads):
+                coordinates = dict(block.coordinates)
+                if thread_name is not None:
+                    coordinates[thread_name] = t
+                shown = ", ".join([f"{k}={v}" for k, v in coordinates.items()])
+                thread = Thread(block, coordinates, f"thread ({shown})")
+                self.spawn(thread, self.start(thread))
+
+    def cluster_position(self, block: Block) -> tuple[int, ...]:
+        return tuple([block.coordinates[n] for n in self.cluster])
+
+    def neighbours(self, block: Block, axes: Any) -> list[Block]:
+        """Return the blocks of the cluster that differ along some axes only, in order."""
+        group = axes if isinstance(axes, tuple) else (axes,)
+        unknown = [a for a in group if a not in self.cluster]
+        if unknown:
+            raise ValueError(
+                f"{unknown} are no axes of the cluster of {self.where}, which has {list(self.cluster)}."
+            )
+        own = block.coordinates
+        same = [n for n in self.cluster if n not in group]
+        return [
+            b
+            for b in block.cluster.values()
+            if all([b.coordinates[n] == own[n] for n in same])
+        ]  # fmt: skip
+
+    # Threads
+
+    def spawn(self, thread: Thread, run: Run) -> None:
+        self.running.append((thread, run, None))
+
+    def run(self) -> None:
+        """Run all threads of all clusters to their end.
+
+        Raises:
+          Deadlock: if all wait.
+        """
+        while True:
+            progress = False
+            for item in list(self.running):
+                thread, run, wait = item
+                if wait is not None and not wait.is_over():
+                    continue
+                progress = True
+                at = self.running.index(item)
+                try:
+                    self.running[at] = (thread, run, next(run))
+                except StopIteration:
+                    del self.running[at]
+            if progress:
+                continue
+            at_next = self.next_cluster()
+            if at_next is not None:
+                self._start_cluster(at_next)
+            elif self.running:
+                raise Deadlock(self._deadlock())
+            else:
+                return
+
+    def _deadlock(self) -> str:
+        lines = [
+            f"  {thread.name} waits for {wait.text()}"
+            for thread, _, wait in self.running[:16]
+            if wait is not None
+        ]
+        more = len(self.running) - len(lines)
+        if more > 0:
+            lines.append(f"  and {more} more")
+        return f"All threads of {self.where} wait, and none can go on:\n" + "\n".join(lines)

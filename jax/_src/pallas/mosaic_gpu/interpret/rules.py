@@ -1,0 +1,631 @@
+"""What each operation does where kernels for GPUs are interpreted."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from jax._src.core import JaxprEqn
+from jax._src.jit.primitive import jit_p
+from jax._src.lax.control_flow.common import split_at
+from jax._src.lax.control_flow.conditionals import cond_p
+from jax._src.lax.control_flow.scan_primitive import scan_p
+from jax._src.lax.control_flow.while_primitive import while_p
+from jax._src.lax.parallel import axis_index_p
+from jax._src.pallas.mosaic_gpu import copies, memory_operations as ops, mma
+from jax._src.pallas.mosaic_gpu.copies import OOBFillMode
+from jax._src.pallas.mosaic_gpu.core import MemorySpace
+from jax._src.pallas.mosaic_gpu.interpret.machine import Machine, Run, Thread, Wait
+from jax._src.pallas.mosaic_gpu.interpret.memory import (
+    COMBINE,
+    Barrier,
+    Buffer,
+    OutOfBounds,
+    allocate,
+    filled,
+    int_of,
+    matmul,
+    read,
+    read_with_padding,
+    view_array,
+    write,
+    write_inside,
+)
+from jax._src.pallas.mosaic_gpu.interpret.programs import rule, run_jaxpr
+from jax._src.pallas.mosaic_gpu.operations import operands_of
+from jax._src.pallas.mosaic_gpu.transforms import (
+    ClusterRef,
+    ExtractAliasedRef,
+    MulticastRef,
+    PeerMemRef,
+)
+from jax._src.pallas.mosaic_gpu.warps import warp_map_p
+from jax._src.pallas.primitives import num_programs_p, program_id_p, run_scoped_p
+from jax._src.pallas.semaphores import semaphore_read_p, semaphore_signal_p, semaphore_wait_p
+from jax._src.state.discharge import run_state_p
+from jax._src.state.primitives import addupdate_p, get_p, swap_p
+from jax._src.tree_util import tree_unflatten
+
+# Positions
+
+
+@rule(axis_index_p)
+def _axis_index(machine: Machine, thread: Thread, eqn: JaxprEqn, values: list[Any]) -> Run:
+    yield from ()
+    return [np.int32(thread.coordinates[eqn.params["axis_name"]])]
+
+
+@rule(program_id_p)
+def _program_id(machine: Machine, thread: Thread, eqn: JaxprEqn, values: list[Any]) -> Run:
+    yield from ()
+    return [np.int32(thread.coordinates["program_id", eqn.params["axis"]])]
+
+
+@rule(num_programs_p)
+def _num_programs(machine: Machine, thread: Thread, eqn: JaxprEqn, values: list[Any]) -> Run:
+    yield from ()
+    return [np.int32(thread.coordinates["num_programs", eqn.params["axis"]])]
+
+
+# Views
+
+
+def _target(
+    machine: Machine, thread: Thread, ref: Any, transforms: Sequence[Any]
+) -> tuple[Buffer, list[Any]]:
+    """Return the buffer that a view is of, and the transforms of its array."""
+    buffer, rest = ref, []
+    block = thread.block
+    for t in transforms:
+        if isinstance(t, ExtractAliasedRef) and not rest:
+            buffer = buffer.member(t, machine.zero)
+        elif isinstance(t, ClusterRef):
+            at = dict(block.coordinates)
+            at.update({a: int_of(p) for a, p in zip(t.axes, t.positions)})
+            position = tuple([at[n] for n in machine.cluster])
+            if position not in block.cluster:
+                raise OutOfBounds(f"a block at {dict(zip(machine.cluster, position))} of a cluster")
+            block = block.cluster[position]
+            if block is not thread.block:
+                buffer = block.buffers[buffer.key]
+        elif isinstance(t, (PeerMemRef, MulticastRef)):
+            raise NotImplementedError(
+                f"References to other devices ({type(t).__name__}) in kernels that are interpreted as those of a "
+                "GPU: run the kernel on GPUs, or exchange arrays outside of it by jax.lax.ppermute."
+            )
+        else:
+            rest.append(t)
+    return buffer, rest
+
+
+def _operand(machine: Machine, thread: Thread, x: Any) -> tuple[Buffer, list[Any]]:
+    return _target(machine, thread, x.ref, x.transforms)
+
+
+def _read(machine: Machine, thread: Thread, buffer: Buffer, transforms: Sequence[Any]) -> Any:
+    try:
+        return read(buffer.array, transforms, buffer.name)
+    except OutOfBounds:
+        if machine.params.out_of_bounds_reads == "raise":
+            raise
+        fill = filled((), buffer.array.dtype, machine.zero)
+        return read_with_padding(buffer.array, transforms, fill)
+
+
+def _value(machine: Machine, thread: Thread, x: Any) -> Any:
+    """Return what a view holds, or a value."""
+    if hasattr(x, "transforms"):
+        return _read(machine, thread, *_operand(machine, thread, x))
+    return np.asarray(x)
+
+
+@rule(get_p)
+def _get(machine: Machine, thread: Thread, eqn: JaxprEqn, values: list[Any]) -> Run:
+    yield from ()
+    ref, *idx = values
+    transforms = tree_unflatten(eqn.params["tree"], idx)
+    return [_read(machine, thread, *_target(machine, thread, ref, transforms))]
+
+
+@rule(swap_p)
+def _swap(machine: Machine, thread: Thread, eqn: JaxprEqn, values: list[Any]) -> Run:
+    yield from ()
+    ref, value, *idx = values
+    buffer, rest = _target(machine, thread, ref, tree_unflatten(eqn.params["tree"], idx))
+    old = read(buffer.array, rest, buffer.name)
+    write(buffer.array, rest, value, buffer.name)
+    return [old]
+
+
+@rule(addupdate_p)
+def _addupdate(machine: Machine, thread: Thread, eqn: JaxprEqn, values: list[Any]) -> Run:
+    yield from ()
+    ref, value, *idx = values
+    buffer, rest = _target(machine, thread, ref, tree_unflatten(eqn.params["tree"], idx))
+    write(buffer.array, rest, value, buffer.name, np.add)
+    return []
+
+
+@rule(ops.load_p, mma.async_load_tmem_p, mma.wgmma_accumulator_load_p)
+def _load(machine: Machine, thread: Thread, eqn: JaxprEqn, values: list[Any]) -> Run:
+    yield from ()
+    (source,) = operands_of(eqn.params["tree"], values)
+    return [_value(machine, thread, source)]
+
+
+@rule(mma.async_store_tmem_p)
+def _store(machine: Machine, thread: Thread, eqn: JaxprEqn, values: list[Any]) -> Run:
+    yield from ()
+    target, value = operands_of(eqn.params["tree"], values)
+    buffer, rest = _operand(machine, thread, target)
+    write(buffer.array, rest, value, buffer.name)
+    return []
+
+
+@rule(ops.atomic_p)
+def _atomic(machine: Machine, thread: Thread, eqn: JaxprEqn, values: list[Any]) -> Run:
+    yield from ()
+    target, value = operands_of(eqn.params["tree"], values)
+    buffer, rest = _operand(machine, thread, target)
+    write(buffer.array, rest, value, buffer.name, COMBINE[eqn.params["op"]])
+    return []
+
+
+# Barriers
+
+
+def _barrier(machine: Machine, thread: Thread, x: Any) -> Barrier:
+    buffer, rest = _operand(machine, thread, x)
+    found = view_array(buffer.array, rest, buffer.name)
+    assert found is not None
+    return found.item()
+
+
+def _wait(machine: Machine, thread: Thread, barrier: Barrier) -> Run:
+    waiting = thread.warp_of or thread
+    if not barrier.is_complete(waiting):
+        yield Wait(lambda: barrier.is_complete(waiting), lambda: f"barrier {barrier}")
+    barrier.waited(waiting)
+
+
+@rule(copies.barrier_wait_p)
+def _barrier_wait(machine: Machine, thread: Thread, eqn: JaxprEqn, values: list[Any]) -> Run:
+    (x,) = operands_of(eqn.params["tree"], values)
+    yield from _wait(machine, thread, _barrier(machine, thread, x))
+    return []
+
+
+@rule(copies.barrier_test_p)
+def _barrier_test(machine: Machine, thread: Thread, eqn: JaxprEqn, values: list[Any]) -> Run:
+    (x,) = operands_of(eqn.params["tree"], values)
+    barrier = _barrier(machine, thread, x)
+    waiting = thread.warp_of or thread
+    complete = barrier.is_complete(waiting)
+    if complete:
+        barrier.waited(waiting)
+    else:
+        yield Wait(
+            lambda: True, lambda: f"barrier {barrier}"
+        )  # lets others run before the next test
+    return [np.bool_(complete)]
+
+
+@rule(copies.barrier_arrive_p)
+def _barrier_arrive(machine: Machine, thread: Thread, eqn: JaxprEqn, values: list[Any]) -> Run:
+    (x,) = operands_of(eqn.params["tree"], values)
+    buffer, rest = _operand(machine, thread, x)
+    dtype = eqn.invars[0].aval.dtype
+    if dtype.collective_axes is None:
+        _barrier(machine, thread, x).arrive()
+        return []
+    blocks: dict[Any, None] = {}
+    for axes in dtype.collective_axes:
+        near = machine.neighbours(thread.block, axes)
+        blocks.update(dict.fromkeys(near[:1] if dtype.leader_tracked else near))
+    missing = lambda: [b for b in blocks if buffer.key not in b.buffers]
+    if missing():
+        yield Wait(lambda: not missing(), lambda: f"{buffer.name} of other blocks to be there")
+    for block in blocks:
+        found = view_array(block.buffers[buffer.key].array, rest, buffer.name)
+        assert found is not None
+        found.item().arrive()
+    return []
+
+
+# Copies: each is complete when it is started.
+
+
+@rule(copies.copy_gmem_to_smem_p)
+def _copy_in(machine: Machine, thread: Thread, eqn: JaxprEqn, values: list[Any]) -> Run:
+    source, target, x = operands_of(eqn.params["tree"], values)
+    axes, tracked = eqn.params["collective_axes"], eqn.params["leader_tracked"]
+    buffer, rest = _operand(machine, thread, source)
+    mode = eqn.params["oob_mode"]
+    try:
+        value = read(buffer.array, rest, buffer.name)
+    except OutOfBounds:
+        if mode is OOBFillMode.PROMISE_IN_BOUNDS:
+            raise
+        dtype = buffer.array.dtype
+        fill = np.zeros((), dtype) if mode is OOBFillMode.ZEROS else filled((), dtype, machine.zero)
+        value = read_with_padding(buffer.array, rest, fill)
+    near = machine.neighbours(thread.block, axes) if axes else [thread.block]
+    if tracked is not None and tracked is not copies.CopyPartition.REPLICATED:
+        size = value.shape[tracked.axis] // len(near)
+        start = near.index(thread.block) * size
+        value = value.take(range(start, start + size), axis=tracked.axis)
+    out, out_rest = _operand(machine, thread, target)
+    write(out.array, out_rest, value, out.name)
+    if tracked is None:
+        _barrier(machine, thread, x).arrive()
+        return []
+    # Only the first block keeps count: its barrier's arrival is complete when all have copied.
+    barriers, barrier_rest = _operand(machine, thread, x)
+    leader = near[0]
+    if barriers.key not in leader.buffers:
+        yield Wait(
+            lambda: barriers.key in leader.buffers, lambda: f"{barriers.name} of another block"
+        )
+    found = view_array(leader.buffers[barriers.key].array, barrier_rest, barriers.name)
+    assert found is not None
+    found.item().arrive_in_part(len(near))
+    return []
+
+
+@rule(copies.copy_smem_to_gmem_p)
+def _copy_out(machine: Machine, thread: Thread, eqn: JaxprEqn, values: list[Any]) -> Run:
+    yield from ()
+    source, target, predicate = operands_of(eqn.params["tree"], values)
+    if predicate is not None and not np.asarray(predicate):
+        return []
+    value = _value(machine, thread, source)
+    combine = COMBINE.get(eqn.params["reduction_op"])
+    buffer, rest = _operand(machine, thread, target)
+    try:
+        write(buffer.array, rest, value, buffer.name, combine)
+    except OutOfBounds:
+        write_inside(buffer.array, rest, value, combine)
+    return []
+
+
+@rule(copies.async_store_smem_p)
+def _store_in_block(machine: Machine, thread: Thread, eqn: JaxprEqn, values: list[Any]) -> Run:
+    value, target, x, position = operands_of(eqn.params["tree"], values)
+    there = ClusterRef((eqn.params["cluster_dim"],), (position,))
+    refs = [(v.ref, (*v.transforms, there)) for v in (target, x)]
+    at = dict(thread.block.coordinates) | {eqn.params["cluster_dim"]: int_of(position)}
+    block = thread.block.cluster[tuple([at[n] for n in machine.cluster])]
+    keys = [v.ref.key for v in (target, x)]
+    missing = lambda: [k for k in keys if k not in block.buffers]
+    if missing():
+        yield Wait(lambda: not missing(), lambda: "memory of another block to be there")
+    buffer, rest = _target(machine, thread, *refs[0])
+    write(buffer.array, rest, value, buffer.name, COMBINE.get(eqn.params["atomic"]))
+    barriers, barrier_rest = _target(machine, thread, *refs[1])
+    found = view_array(barriers.array, barrier_rest, barriers.name)
+    assert found is not None
+    found.item().arrive()
+    return []
+
+
+@rule(
+    copies.commit_smem_p, copies.commit_group_p, copies.wait_smem_to_gmem_p, copies.async_prefetch_p,
+    mma.wgmma_wait_p, mma.wait_load_tmem_p, mma.commit_tmem_p, ops.set_max_registers_p,
+    ops.griddepcontrol_wait_p, ops.griddepcontrol_launch_dependents_p, ops.print_layout_p,
+)  # fmt: skip
+def _nothing(machine: Machine, thread: Thread, eqn: JaxprEqn, values: list[Any]) -> Run:
+    yield from ()
+    return []
+
+
+@rule(ops.layout_cast_p)
+def _layout_cast(machine: Machine, thread: Thread, eqn: JaxprEqn, values: list[Any]) -> Run:
+    yield from ()
+    return values
+
+
+# The tensor core
+
+
+@rule(mma.wgmma_p)
+def _wgmma(machine: Machine, thread: Thread, eqn: JaxprEqn, values: list[Any]) -> Run:
+    yield from ()
+    acc, a, b = operands_of(eqn.params["tree"], values)
+    _accumulate(machine, thread, acc, a, b, True)
+    return []
+
+
+def _accumulate(
+    machine: Machine, thread: Thread, acc: Any, a: Any, b: Any, accumulate: bool
+) -> None:
+    buffer, rest = _operand(machine, thread, acc)
+    dtype = buffer.array.dtype
+    left, right = _value(machine, thread, a), _value(machine, thread, b)
+    if machine.params.skip_floating_point_ops and not np.issubdtype(dtype, np.integer):
+        product = np.zeros((left.shape[0], right.shape[1]), np.float32)
+    else:
+        product = matmul(left, right, dtype)
+    if accumulate:
+        product = read(buffer.array, rest, buffer.name).astype(product.dtype) + product
+    write(buffer.array, rest, product.astype(dtype), buffer.name)
+
+
+@rule(mma.tcgen05_mma_p)
+def _tcgen05_mma(machine: Machine, thread: Thread, eqn: JaxprEqn, values: list[Any]) -> Run:
+    yield from ()
+    acc, a, b, x, a_scale, _, sparse, accumulate = operands_of(eqn.params["tree"], values)
+    if a_scale is not None or sparse is not None or eqn.params["collective_axis"] is not None:
+        raise NotImplementedError(
+            "Products with scales, of sparse matrices, or of two blocks together (tcgen05_mma), in kernels that are "
+            "interpreted as those of a GPU: run the kernel on a GPU."
+        )
+    _accumulate(machine, thread, acc, a, b, bool(np.asarray(accumulate)))
+    if x is not None:
+        _barrier(machine, thread, x).arrive()
+    return []
+
+
+@rule(mma.tcgen05_commit_arrive_p)
+def _commit_arrive(machine: Machine, thread: Thread, eqn: JaxprEqn, values: list[Any]) -> Run:
+    yield from ()
+    (x,) = operands_of(eqn.params["tree"], values)
+    _barrier(machine, thread, x).arrive()
+    return []
+
+
+@rule(mma.async_copy_to_tmem_p)
+def _copy_to_tmem(machine: Machine, thread: Thread, eqn: JaxprEqn, values: list[Any]) -> Run:
+    yield from ()
+    source, target = operands_of(eqn.params["tree"], values)
+    value = _value(machine, thread, source)
+    buffer, rest = _operand(machine, thread, target)
+    write(buffer.array, rest, value.reshape(target_shape(buffer, rest)), buffer.name)
+    return []
+
+
+def target_shape(buffer: Buffer, transforms: Sequence[Any]) -> tuple[int, ...]:
+    return read(buffer.array, transforms, buffer.name).shape
+
+
+# Semaphores
+
+
+def _count(machine: Machine, thread: Thread, x: Any) -> tuple[np.ndarray, str]:
+    buffer, rest = _operand(machine, thread, x)
+    found = view_array(buffer.array, rest, buffer.name)
+    assert found is not None
+    return found, buffer.name
+
+
+@rule(ops.signal_p)
+def _signal(machine: Machine, thread: Thread, eqn: JaxprEqn, values: list[Any]) -> Run:
+    yield from ()
+    x, inc, device = operands_of(eqn.params["tree"], values)
+    return _add_to(machine, thread, x, inc, device)
+
+
+def _add_to(machine: Machine, thread: Thread, x: Any, inc: Any, device: Any) -> list[Any]:
+    if device is not None:
+        raise NotImplementedError(
+            "Semaphores of other devices (semaphore_signal with device_id), in kernels that are interpreted as those "
+            "of a GPU: run the kernel on GPUs."
+        )
+    count, _ = _count(machine, thread, x)
+    count[...] += int_of(inc)
+    return []
+
+
+def _wait_for(machine: Machine, thread: Thread, x: Any, value: Any, decrement: bool) -> Run:
+    count, name = _count(machine, thread, x)
+    least = int_of(value)
+    if count < least:
+        yield Wait(
+            lambda: bool(count >= least),
+            lambda: f"semaphore {name}, which is {int(count)}, to be {least}",
+        )
+    if decrement:
+        count[...] -= least
+    return []
+
+
+@rule(ops.wait_p)
+def _semaphore_wait(machine: Machine, thread: Thread, eqn: JaxprEqn, values: list[Any]) -> Run:
+    x, value = operands_of(eqn.params["tree"], values)
+    return (yield from _wait_for(machine, thread, x, value, eqn.params["decrement"]))
+
+
+class _View:
+    def __init__(self, ref: Any, transforms: Any):
+        self.ref, self.transforms = ref, transforms
+
+
+@rule(semaphore_signal_p)
+def _any_signal(machine: Machine, thread: Thread, eqn: JaxprEqn, values: list[Any]) -> Run:
+    yield from ()
+    ref, transforms, inc, device, core_index = tree_unflatten(eqn.params["args_tree"], values)
+    device = device if core_index is None else core_index
+    return _add_to(machine, thread, _View(ref, transforms), inc, device)
+
+
+@rule(semaphore_wait_p)
+def _any_wait(machine: Machine, thread: Thread, eqn: JaxprEqn, values: list[Any]) -> Run:
+    ref, transforms, value = tree_unflatten(eqn.params["args_tree"], values)
+    x = _View(ref, transforms)
+    return (yield from _wait_for(machine, thread, x, value, eqn.params["decrement"]))
+
+
+@rule(semaphore_read_p)
+def _semaphore_read(machine: Machine, thread: Thread, eqn: JaxprEqn, values: list[Any]) -> Run:
+    yield from ()
+    ref, transforms = tree_unflatten(eqn.params["args_tree"], values)
+    count, _ = _count(machine, thread, _View(ref, transforms))
+    return [np.array(count)]
+
+
+# Clusters that have not been started
+
+
+@rule(ops.try_cluster_cancel_p)
+def _try_cancel(machine: Machine, thread: Thread, eqn: JaxprEqn, values: list[Any]) -> Run:
+    yield from ()
+    target, x = operands_of(eqn.params["tree"], values)
+    times = thread.count(eqn)
+    of_cluster = (eqn, id(thread.block.cluster), times)
+    if of_cluster not in machine.cancelled:
+        machine.cancelled[of_cluster] = machine.next_cluster()
+    of_block = (eqn, thread.block, times)
+    if of_block not in machine.cancelled:  # the first of the block's threads
+        machine.cancelled[of_block] = True
+        at = machine.cancelled[of_cluster]
+        answer = np.full(4, -1, np.int32)
+        if at is not None:
+            answer[: 1 + len(at)] = [1, *at.values()][:4]
+        buffer, rest = _operand(machine, thread, target)
+        write(buffer.array, rest, answer.view(np.int8), buffer.name)
+        _barrier(machine, thread, x).arrive()
+    return []
+
+
+@rule(ops.query_cluster_cancel_p)
+def _query_cancel(machine: Machine, thread: Thread, eqn: JaxprEqn, values: list[Any]) -> Run:
+    yield from ()
+    (source,) = operands_of(eqn.params["tree"], values)
+    answer = np.ascontiguousarray(_value(machine, thread, source)).view(np.int32)
+    at = dict(zip(machine.grid_names, answer[1:]))
+    success = answer[0] == 1
+    indices = [np.int32(at[n] if success else 0) for n in eqn.params["grid_names"]]
+    return [*indices, np.bool_(success)]
+
+
+# Operations that only GPUs can do
+
+
+def _only_on_gpu(what: str, machine: Machine, thread: Thread, eqn: JaxprEqn, values: Any) -> Run:
+    yield from ()
+    raise NotImplementedError(
+        f"{what}, in kernels that are interpreted as those of a GPU: run the kernel on a GPU."
+    )
+
+
+rule(ops.inline_mgpu_p)(functools.partial(_only_on_gpu, "Code of the back end (inline_mgpu)"))
+rule(ops.multimem_store_p)(functools.partial(_only_on_gpu, "multimem_store"))
+rule(ops.multimem_load_reduce_p)(functools.partial(_only_on_gpu, "multimem_load_reduce"))
+rule(ops.signal_multicast_p)(functools.partial(_only_on_gpu, "semaphore_signal_multicast"))
+
+# Functions
+
+
+@rule(run_scoped_p)
+def _run_scoped(machine: Machine, thread: Thread, eqn: JaxprEqn, values: list[Any]) -> Run:
+    closed = eqn.params["jaxpr"]
+    names = closed.jaxpr.debug_info.arg_names
+    types = closed.in_avals[len(values) :]
+    shared = machine.mesh is not None and machine.mesh.thread_name in eqn.params["collective_axes"]
+    times = thread.count(eqn)
+    buffers = []
+    for k, aval in enumerate(types):
+        name = (names[len(values) + k] if names else None) or f"scratch {k}"
+        place: dict[Any, Buffer] = thread.block.buffers
+        key: Any = (eqn, times, k)
+        if aval.memory_space is MemorySpace.GMEM:
+            place = machine.buffers
+        elif not shared or aval.memory_space is MemorySpace.REGS:
+            key = (*key, tuple(thread.coordinates.items()))
+            if aval.memory_space is not MemorySpace.REGS and machine.mesh is not None:
+                # The same key in all blocks of a cluster.
+                key = (eqn, times, k, thread.coordinates.get(machine.mesh.thread_name))
+        if key not in place:
+            sizes = lambda axes: len(
+                {b: None for a in axes for b in machine.neighbours(thread.block, a)}
+            )
+            place[key] = allocate(aval, name, key, machine.zero, sizes)
+        buffers.append(place[key])
+    return (yield from run_jaxpr(machine, thread, closed.jaxpr, closed.consts, [*values, *buffers]))
+
+
+@rule(run_state_p)
+def _run_state(machine: Machine, thread: Thread, eqn: JaxprEqn, values: list[Any]) -> Run:
+    closed = eqn.params["jaxpr"]
+    args = []
+    for value, var in zip(values, closed.jaxpr.invars):
+        is_value = not isinstance(value, Buffer)
+        args.append(Buffer(np.array(value, var.aval.dtype), "a state") if is_value else value)
+    yield from run_jaxpr(machine, thread, closed.jaxpr, closed.consts, args)
+    return [v if isinstance(v, Buffer) else a.array for a, v in zip(args, values)]
+
+
+@rule(jit_p)
+def _jit(machine: Machine, thread: Thread, eqn: JaxprEqn, values: list[Any]) -> Run:
+    closed = eqn.params["jaxpr"]
+    return (yield from run_jaxpr(machine, thread, closed.jaxpr, closed.consts, values))
+
+
+@rule(cond_p)
+def _cond(machine: Machine, thread: Thread, eqn: JaxprEqn, values: list[Any]) -> Run:
+    index, *args = values
+    branches = eqn.params["branches"]
+    closed = branches[min(max(int_of(index), 0), len(branches) - 1)]
+    return (yield from run_jaxpr(machine, thread, closed.jaxpr, closed.consts, args))
+
+
+@rule(while_p)
+def _while(machine: Machine, thread: Thread, eqn: JaxprEqn, values: list[Any]) -> Run:
+    p = eqn.params
+    cond_consts, body_consts, carry = split_at(values, p["cond_nconsts"], p["body_nconsts"])
+    test, body = p["cond_jaxpr"], p["body_jaxpr"]
+    while True:
+        (again,) = yield from run_jaxpr(
+            machine, thread, test.jaxpr, test.consts, [*cond_consts, *carry]
+        )
+        if not np.asarray(again):
+            return carry
+        carry = yield from run_jaxpr(
+            machine, thread, body.jaxpr, body.consts, [*body_consts, *carry]
+        )
+
+
+@rule(scan_p)
+def _scan(machine: Machine, thread: Thread, eqn: JaxprEqn, values: list[Any]) -> Run:
+    p = eqn.params
+    consts, carry, xs = split_at(values, p["num_consts"], p["num_carry"])
+    closed, length = p["jaxpr"], p["length"]
+    ys: list[list[Any]] = [[] for _ in range(len(eqn.outvars) - len(carry))]
+    xs = [np.asarray(x) for x in xs]
+    for i in reversed(range(length)) if p["reverse"] else range(length):
+        outs = yield from run_jaxpr(
+            machine, thread, closed.jaxpr, closed.consts, [*consts, *carry, *[x[i] for x in xs]]
+        )
+        carry = outs[: len(carry)]
+        for y, new in zip(ys, outs[len(carry) :]):
+            y.append(np.asarray(new))
+    stacked = []
+    for y, v in zip(ys, eqn.outvars[len(carry) :]):
+        out = np.empty(v.aval.shape, v.aval.dtype)
+        for i, part in enumerate(reversed(y) if p["reverse"] else y):
+            out[i] = part
+        stacked.append(out)
+    return [*carry, *stacked]
+
+
+@rule(warp_map_p)
+def _warp_map(machine: Machine, thread: Thread, eqn: JaxprEqn, values: list[Any]) -> Run:
+    closed, name = eqn.params["jaxpr"], eqn.params["mesh"].axis_name
+    running = set(range(4))
+
+    def run(i: int) -> Run:
+        warp = Thread(
+            thread.block,
+            {**thread.coordinates, name: i},
+            f"warp {i} of {thread.name}",
+            warp_of=None,
+        )
+        yield from run_jaxpr(machine, warp, closed.jaxpr, closed.consts, values)
+        running.discard(i)
+
+    for i in range(4):
+        machine.spawn(thread, run(i))
+    yield Wait(lambda: not running, lambda: f"its warps {sorted(running)}")
+    return []
