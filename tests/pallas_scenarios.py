@@ -281,6 +281,31 @@ CASES.group(
 )  # fmt: skip
 
 
+# Semaphores
+
+
+def count(o_ref, sem):
+    pl.semaphore_signal(sem, 3)
+    o_ref[0] = pl.semaphore_read(sem)
+    pl.semaphore_wait(sem, 2)
+    o_ref[1] = pl.semaphore_read(sem)
+    pl.semaphore_wait(sem)
+
+
+def counting(kind):
+    return call(count, like((2,), jnp.int32), scratch_shapes=[kind])
+
+
+kinds = pltpu.SemaphoreType
+CASES.group(
+    "semaphores",
+    counts=lambda: [counting(k)() for k in (kinds.REGULAR, kinds.BARRIER)],
+    jaxprs=lambda: [str(jax.make_jaxpr(counting(k))()) for k in (kinds.REGULAR, kinds.BARRIER)],
+    types=lambda: [str(t) for k in kinds for t in (k.get_ref_aval(), k((2,)).get_ref_aval())],
+    not_one=lambda: counting(kinds.REGULAR((2,)))(),
+)  # fmt: skip
+
+
 # Transformations
 
 CASES.group(

@@ -9,7 +9,8 @@ from op_testing import case_tests
 
 import jax
 import jax.numpy as jnp
-from jax.experimental import pallas as pl
+from jax import export
+from jax.experimental import checkify, pallas as pl
 from jax.experimental.pallas import tpu as pltpu
 from jax.sharding import PartitionSpec as P
 
@@ -330,3 +331,48 @@ def test_errors_of_irregular_blocks():
     for index in (lambda n: x8[pl.ds(0, n)], lambda n: jax.new_ref(x8)[pl.ds(0, n)]):
         with pytest.raises(TypeError, match="static integer"):
             jax.jit(index)(3)
+
+
+def checked_copy(x_ref, o_ref):
+    checkify.check(x_ref[0] < 3, "{x} is too large", x=x_ref[0])
+    o_ref[...] = x_ref[...]
+
+
+def test_checks_in_kernels():
+    # The original has no checks in kernels that are interpreted. NaNs of elements without a value are none.
+    blocks = by(2, lambda i: i)
+    copy = s.call(checked_copy, x8, grid=4, in_specs=[blocks], out_specs=blocks)
+    for errors in (checkify.user_checks, checkify.all_checks):
+        check = checkify.checkify(copy, errors)
+        for run in (check, jax.jit(check)):
+            error, out = run(x8)
+            assert "4.0 is too large" in error.get()
+            np.testing.assert_array_equal(out, x8)
+        assert check(x8 / 8)[0].get() is None
+    assert "4.0 is too large" in jax.vmap(check)(jnp.stack([x8 / 8, x8 + 2]))[0].get()
+    error, _ = checkify.checkify(copy, checkify.float_checks)(x8)
+    assert error.get() is None
+    debug = s.call(lambda x, o: pl.debug_check(x[0] < 0, "no"), x8, grid=2)
+    with pl.enable_debug_checks(True):
+        assert "no" in checkify.checkify(debug)(x8)[0].get()
+    compiled = pl.pallas_call(checked_copy, x8, grid=4, in_specs=[blocks], out_specs=blocks)
+    with pytest.raises(NotImplementedError, match="kernels that are compiled"):
+        checkify.checkify(compiled)(x8)
+
+
+def test_symbolic_sizes_of_blocks():
+    (n,) = export.symbolic_shape("n")
+
+    def rows(x):
+        spec = pl.BlockSpec((1, x.shape[1]), lambda i: (i, 0))
+        return s.call(s.scale, x, grid=2, in_specs=[spec], out_specs=spec)(x)
+
+    def halves(x):
+        spec = by(x.shape[0] // 2, lambda i: i)
+        return s.call(s.scale, x, grid=2, in_specs=[spec], out_specs=spec)(x)
+
+    exported = export.export(jax.jit(rows))(s.like((2, n)))
+    for x in (x8.reshape(2, 4), jnp.ones((2, 3))):
+        np.testing.assert_array_equal(exported.call(x), x * jnp.array([[1], [2]]))
+    exported = export.export(jax.jit(halves))(s.like((2 * n,)))
+    np.testing.assert_array_equal(exported.call(x8), x8 * np.repeat([1, 2], 4))

@@ -194,6 +194,8 @@ def _block_dim(d: Any, origin: str) -> BlockDim:
         if d < 1:
             raise ValueError(f"Block shape for {origin} must have positive sizes, got {d}.")
         return Blocked(int(d))
+    if core.is_symbolic_dim(d):
+        return Blocked(d)
     raise ValueError(
         f"Unsupported block dim type in the block shape for {origin}: {type(d)}. Give an integer, None or one of "
         "pl.Blocked, pl.Element, pl.Squeezed."

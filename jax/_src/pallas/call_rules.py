@@ -1,7 +1,8 @@
-"""Derivative and batching rules of applications of kernels."""
+"""Derivative, batching and checking rules of applications of kernels."""
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Sequence
 from typing import Any, NoReturn
 
@@ -185,6 +186,13 @@ def _batch_in_loop(axis_data: Any, args: Any, dims: Any, **params: Any) -> Any:
     return outs, [0] * len(outs)
 
 
+def _record_errors(record: Any, eqn: Any, args: Any) -> Any:
+    # Only programs that are checked need checkify.
+    rule: Any = importlib.import_module("jax._src.pallas.error_checks").record_errors
+    return rule(record, eqn, args)
+
+
+pallas_call_p.error_check = _record_errors
 pallas_call_p.jvp = _jvp
 pallas_call_p.transpose = _transpose
 pallas_call_p.axis_batch = _batch

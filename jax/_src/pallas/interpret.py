@@ -138,7 +138,7 @@ def _padding(m: BlockMapping) -> list[tuple[int, int]]:
         elif isinstance(d, BoundedSlice):
             out.append((0, d.block_size))
         elif isinstance(d, Blocked):
-            out.append((0, -size % max(d.block_size, 1)))
+            out.append((0, -size % core.max_dim(d.block_size, 1)))
         else:
             out.append((0, 0))
     return out
@@ -176,7 +176,8 @@ def _places(m: BlockMapping, index: Sequence[Any], scalars: Sequence[Any]) -> li
     for d in m.block_shape:
         i = next(values)
         if isinstance(d, Blocked):
-            places.append(lax.mul(i, np.int32(d.block_size)))
+            size = lax.convert_element_type(core.dimension_as_value(d.block_size), np.int32)
+            places.append(lax.mul(i, size))
         elif isinstance(d, BoundedSlice):
             places.append((i, lax.min(next(values), np.int32(d.block_size))))
         else:

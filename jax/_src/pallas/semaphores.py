@@ -203,7 +203,7 @@ def semaphore_read(sem_or_view: Any) -> Any:
     Array(1, dtype=int32)
     """
     ref, transforms = _checked(sem_or_view, "read", countable=False)
-    flat, tree = tree_flatten((ref, transforms))
+    flat, tree = tree_flatten([ref, transforms])
     return semaphore_read_p.bind(*flat, args_tree=tree)
 
 
