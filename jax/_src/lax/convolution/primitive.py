@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -9,6 +10,7 @@ import numpy as np
 from jax._src import core, dtypes
 from jax._src.interpreters import ad, mlir
 from jax._src.lax import lax, rules
+from jax._src.lax.convolution import cpu
 from jax._src.lax.convolution.shapes import (
     ConvDimensionNumbers,
     check_window,
@@ -424,6 +426,17 @@ def _conv_lower(
     return [rules.with_sharding(ctx, out, aval_out)]
 
 
+def _conv_lower_cpu(ctx, lhs, rhs, **params):
+    """Lower to what XLA's CPU backend computes fast; see `cpu`."""
+    compute = cpu.form(ctx, params)
+    if compute is None:
+        return _conv_lower_by_parts(ctx, lhs, rhs, **params)
+    fun = partial(compute, conv_general_dilated_p.bind)
+    params = {**params, "out_sharding": None}
+    (out,) = mlir.lower_fun(fun, multiple_results=False)(ctx, lhs, rhs, **params)
+    return [rules.with_sharding(ctx, out, ctx.avals_out[0])]
+
+
 def _conv_lower_by_parts(ctx, lhs, rhs, **params):
     """Lower complex convolutions to three real ones, for platforms without complex convolutions."""
     if not dtypes.issubdtype(ctx.avals_in[0].dtype, np.complexfloating):
@@ -458,7 +471,7 @@ conv_general_dilated_p = standard_primitive(
     sharding=_conv_sharding,
     lower={
         None: _conv_lower,
-        "cpu": _conv_lower_by_parts,
+        "cpu": _conv_lower_cpu,
         "cuda": _conv_lower_by_parts,
         "rocm": _conv_lower_by_parts,
     },
