@@ -104,8 +104,8 @@ class Side:
     A side without such folders is the oracle, and runs NumPy for benchmarks that define it.
     """
 
-    def __init__(self, name: str, python: str, path: str | None):
-        self.name, self.python = name, python
+    def __init__(self, name: str, python: str, path: str | None, worker: str = "worker"):
+        self.name, self.python, self.worker = name, python, worker
         self.is_oracle = path is None
         paths = ("PYTHONPATH", "PYTHONSAFEPATH")
         kept = {key: value for key, value in os.environ.items() if key not in paths}
@@ -133,7 +133,7 @@ class Side:
             # Run it as a module from its folder. Bazel links worker.py, and suite.py may not be
             # where the link points to.
             self._worker = subprocess.Popen(
-                [self.python, "-m", "worker"],
+                [self.python, "-m", self.worker],
                 env=self.variables,
                 cwd=HERE,
                 stdin=subprocess.PIPE,

@@ -1,23 +1,17 @@
 """One side of a comparison: runs the registered benchmarks with the jax that it imports.
 
-Reads one JSON object per line from standard input, and answers each with one on standard output.
-Output of the benchmarks themselves goes to standard error.
+By the protocol of protocol.py:
 
     {"do": "list"}                                       -> {"benchmarks": [...], "jax": path, "jaxlib": version}
     {"do": "prepare", "name": NAME, "as_oracle": BOOL}   -> {"seconds": of one call} or {"value": number}
     {"do": "time", "name": NAME, "calls": N}             -> {"seconds": of one call}
     {"do": "fastest", "name": NAME, "seconds": S}        -> {"seconds": of the fastest call in that time}
     {"do": "forget", "name": NAME}                       -> {}
-
-An error is answered with {"error": text}, after which the worker continues.
 """
 
 import gc
-import json
 import os
-import sys
 import time
-import traceback
 
 import debug_modes  # noqa: F401 (adds benchmarks)
 import eager_calls  # noqa: F401 (adds benchmarks)
@@ -27,6 +21,7 @@ import kernels  # noqa: F401 (adds benchmarks)
 import libraries  # noqa: F401 (adds benchmarks)
 import loops  # noqa: F401 (adds benchmarks)
 import numerics  # noqa: F401 (adds benchmarks)
+import protocol
 import suite  # noqa: F401 (adds benchmarks)
 import tools  # noqa: F401 (adds benchmarks)
 from registry import BENCHMARKS
@@ -85,21 +80,5 @@ def _ready(result):
     return [leaf for leaf in jax.tree.leaves(result) if isinstance(leaf, jax.Array)]
 
 
-def main():
-    answers = os.fdopen(os.dup(1), "w")
-    os.dup2(2, 1)
-    worker = Worker()
-    for line in sys.stdin:
-        request = json.loads(line)
-        try:
-            answer = getattr(worker, request.pop("do"))(**request)
-        except Exception:
-            answer = {"error": traceback.format_exc()}
-        print(json.dumps(answer), file=answers, flush=True)
-
-
 if __name__ == "__main__":
-    try:
-        main()
-    except KeyboardInterrupt:
-        sys.exit(130)  # the runner receives the same Ctrl-C and reports it
+    protocol.serve(Worker())

@@ -117,6 +117,10 @@ def bazel(arguments: list[str]) -> int:
     return call([*command, *arguments], variables)
 
 
+# The names of the .in files that every version of Python has a lock file of.
+LOCKED = ("lock", "oracle", "bazel", "plugins", "aot", "libraries", "torch", "remote", "release")
+
+
 def requirements_update(arguments: list[str]) -> int:
     """Resolves build/requirements/*.in anew and writes the lock files, with hashes."""
     parser = Parser(prog="build.py requirements_update", description=requirements_update.__doc__)
@@ -132,7 +136,7 @@ def requirements_update(arguments: list[str]) -> int:
     files = [
         (f"{name}.in", f"{name}-{version}.txt", ["--python-version", version])
         for version in versions
-        for name in ("lock", "oracle", "bazel", "plugins", "aot", "libraries", "remote", "release")
+        for name in LOCKED
     ]
     files += [  # of build.py matrix: what differs from the project's own
         ("lock.in", f"matrix-oldest-{version}.txt", [*_of(version), "--override=matrix-oldest.in"])

@@ -85,6 +85,8 @@ OPTIONAL = {
     "mpi4py",
     "cupy",
     "torch",
+    # of the benchmarks
+    "numba",
 }
 HEADER = """\
 load("//build/bazel:defs.bzl", "jax_py_library")
@@ -613,7 +615,8 @@ def _test_dependencies(
             yield own[first]
         elif first not in sys.stdlib_module_names and first not in OPTIONAL | {"__future__"}:
             # Skip programs of the checkout, which tests find by their folder.
-            if not any((ROOT / folder / f"{first}.py").exists() for folder in PROGRAMS):
+            places = [ROOT / folder / first for folder in PROGRAMS]
+            if not any(p.is_dir() or p.with_suffix(".py").exists() for p in places):
                 yield _external(first)
 
 

@@ -88,6 +88,11 @@ def libraries_environment(root: Path) -> Environment:
     return Environment(root, ".libraries", "libraries", gigabytes=2.0)
 
 
+def torch_environment(root: Path) -> Environment:
+    """PyTorch, SciPy and Numba, which `bench --cpu` runs beside jax."""
+    return Environment(root, ".torch", "torch", gigabytes=8.0)
+
+
 def remote_environment(root: Path) -> Environment:
     """The server of remote execution, with what our worker and its tests need (ci/remote)."""
     return Environment(root, ".remote", "remote", gigabytes=0.6)

@@ -22,6 +22,7 @@ from environment import (
     project_environment,
     remote_environment,
     say,
+    torch_environment,
 )
 from matrix import matrix
 from new import new
@@ -42,6 +43,8 @@ usage: python3 build/build.py COMMAND [ARGS]
   bench [ARGS]         time this jax beside PyPI's, alternately (bench --help)
   bench --aot [ARGS]   the same, with benchmarks that compile for absent TPUs
   bench --libraries [ARGS]  the same, with benchmarks of published libraries
+  bench --cpu [ARGS]   time programs on the CPU by this jax, PyPI's, PyTorch or NumPy (bench --cpu --help)
+  torch                make the environment with PyTorch for bench --cpu, and print its Python
   oracle               make the environment with PyPI's jax, and print its Python
   oracle --update [TABLES]  store what PyPI's jax answers to tests/*_cases.py that have changed
   oracle --aot ...     the same with the compilers for TPUs and GPUs, for tests/aot_*_scenarios.py
@@ -55,7 +58,7 @@ usage: python3 build/build.py COMMAND [ARGS]
   remote               make the environment of ci/remote.sh, and print its Python
   requirements_update  resolve the pinned requirements anew
 
-The first call makes .venv (and .oracle, .aot, .libraries or .remote where a command needs it) from
+The first call makes .venv (and .oracle, .aot, .libraries, .torch or .remote where a command needs it) from
 build/requirements; later calls find them ready. Needs Python 3.11 or newer, and nothing besides it.
 """
 
@@ -135,6 +138,7 @@ def _test_on_devices(kind: str, arguments: list[str]) -> int:
 
 
 def bench(arguments: list[str]) -> int:
+    cpu, arguments = _without(arguments, "--cpu")
     aot, arguments = _without(arguments, "--aot")
     libraries, arguments = _without(arguments, "--libraries")
     python = prepare(project_environment(ROOT))
@@ -146,9 +150,8 @@ def bench(arguments: list[str]) -> int:
     if libraries:
         prepare(libraries_environment(ROOT))
         variables |= {"JAX_LIBRARIES_PACKAGES": str(packages(libraries_environment(ROOT)))}
-    return call(
-        [str(python), str(ROOT / "benchmarks" / "run.py"), *arguments], variables, os.getcwd()
-    )
+    program = ROOT / "benchmarks" / ("cpu_speed.py" if cpu else "run.py")
+    return call([str(python), str(program), *arguments], variables, os.getcwd())
 
 
 def oracle(arguments: list[str]) -> int:
@@ -176,6 +179,13 @@ def remote(arguments: list[str]) -> int:
     return 0
 
 
+def torch(arguments: list[str]) -> int:
+    if arguments:
+        raise UsageError(f"torch takes no arguments, got {arguments[0]}")
+    print(prepare(torch_environment(ROOT)))
+    return 0
+
+
 COMMANDS: dict[str, Callable[[list[str]], int]] = {
     "run": run,
     "test": test,
@@ -188,6 +198,7 @@ COMMANDS: dict[str, Callable[[list[str]], int]] = {
     "new": new,
     "release": release,
     "remote": remote,
+    "torch": torch,
     "requirements_update": requirements_update,
 }
 
