@@ -378,3 +378,45 @@ def printing(x_ref, o_ref):
     pl.debug_print("array {}", x_ref[...])
     pl.delay(10)
     o_ref[...] = x_ref[...]
+
+
+# Packed elements, random bits
+
+
+values("pack_elementwise", lambda x, y: pltpu.pack_elementwise([x, y], packed_dtype=bf16), X, X)
+values(
+    "unpack_elementwise",
+    lambda x: pltpu.unpack_elementwise(x, index=1, packed_dtype=bf16, unpacked_dtype=f32),
+    like(16, 128, dtype=jnp.uint32),
+)
+values(
+    "stochastic_round",
+    lambda x, y: pltpu.stochastic_round(x, y, target_dtype=bf16),
+    X,
+    like(16, 128, dtype=jnp.uint32),
+)
+
+
+@scenario(like(1, dtype=i32), out=like(16, 128, dtype=i32), in_specs=[SMEM])
+def random_bits(s_ref, o_ref):
+    pltpu.prng_seed(s_ref[0], 3)
+    o_ref[...] = pltpu.prng_random_bits((16, 128))
+
+
+# Copies and semaphores
+
+ANY = pl.BlockSpec(memory_space=pl.ANY)
+
+
+@scenario(X, in_specs=[ANY], out_specs=ANY, scratch_shapes=[pltpu.SemaphoreType.DMA])
+def copy_whole(x_ref, o_ref, sem):
+    copy = pltpu.make_async_copy(x_ref, o_ref, sem)
+    copy.start()
+    copy.wait()
+
+
+@scenario(X, out=like(4, dtype=i32), out_specs=SMEM, scratch_shapes=[pltpu.SemaphoreType.REGULAR])
+def semaphores(x_ref, o_ref, sem):
+    pl.semaphore_signal(sem, 2)
+    pl.semaphore_wait(sem, 2)
+    o_ref[0] = pl.semaphore_read(sem)

@@ -1,5 +1,13 @@
 """Kernels for TPUs."""
 
+from jax._src.pallas.mosaic.copies import (
+    async_copy as async_copy,
+    async_remote_copy as async_remote_copy,
+    get_barrier_semaphore as get_barrier_semaphore,
+    make_async_copy as make_async_copy,
+    make_async_remote_copy as make_async_remote_copy,
+    sync_copy as sync_copy,
+)
 from jax._src.pallas.mosaic.core import (
     CompilerParams as CompilerParams,
     GridDimensionSemantics as GridDimensionSemantics,
@@ -11,10 +19,26 @@ from jax._src.pallas.mosaic.meshes import (
     CoreType as CoreType,
     create_tensorcore_mesh as create_tensorcore_mesh,
 )
+from jax._src.pallas.mosaic.packing import (
+    load as load,
+    pack_elementwise as pack_elementwise,
+    prng_random_bits as prng_random_bits,
+    prng_seed as prng_seed,
+    stochastic_round as stochastic_round,
+    store as store,
+    unpack_elementwise as unpack_elementwise,
+)
 from jax._src.pallas.mosaic.primitives import bitcast as bitcast, roll as roll
 from jax._src.pallas.mosaic.semaphore_types import (
     SemaphoreType as SemaphoreType,
     dma_semaphore as dma_semaphore,
+)
+from jax._src.pallas.mosaic.tpu_info import (
+    ChipVersion as ChipVersion,
+    TpuInfo as TpuInfo,
+    get_tpu_info as get_tpu_info,
+    get_tpu_info_for_chip as get_tpu_info_for_chip,
+    is_tpu_device as is_tpu_device,
 )
 
 VMEM = MemorySpace.VMEM

@@ -25,6 +25,7 @@ from jax._src.pallas.mosaic.lowering import (
     blocks,
     contraction as _contraction,
     control_flow as _control_flow,
+    copies as _copies,
     memory as _memory,
     operations as _operations,
     reductions as _reductions,
@@ -34,7 +35,7 @@ from jax._src.pallas.mosaic.lowering.kernel import MemRef, TpuKernel, space_name
 from jax._src.sharding_impls.concrete import ShardingContext, SPMDAxisContext
 
 _RULES = (
-    _arithmetic, _contraction, _control_flow, _memory, _operations, _reductions, _shapes
+    _arithmetic, _contraction, _control_flow, _copies, _memory, _operations, _reductions, _shapes
 )  # fmt: skip
 
 # The dialects of a kernel's module, which have to be loaded before operations of them are made.
@@ -58,11 +59,12 @@ def lower_call(
         print(
             f"The Mosaic module for {where}:\n{module.operation.get_asm(enable_debug_info=False)}"
         )
+    communication = tpu.private_has_communication(module.operation)
     body = _serialized(module, context, where)
     sizes = grid_mapping.num_dynamic_grid_bounds
-    config = _backend_config(params, cost_estimate, body, kernel, where)
+    config = _backend_config(params, cost_estimate, body, communication, where)
     side_effects = params.has_side_effects
-    attributes: dict[str, str] = {"kernel_metadata": _metadata(metadata)}
+    attributes: dict[str, str] = {"kernel_metadata": _metadata(metadata, kernel)}
     if side_effects is SideEffectType.DATAFLOW_SIDE_EFFECTING:
         attributes["xla_allow_dce_side_effecting_op"] = "true"
     operands = [_to_memory(ctx, x, a) for x, a in zip(args, ctx.avals_in)]
@@ -220,14 +222,18 @@ def _serialized(module: Any, context: Any, where: str) -> bytes:
 
 
 def _backend_config(
-    params: CompilerParams, cost: CostEstimate | None, body: bytes, kernel: TpuKernel, where: str
+    params: CompilerParams,
+    cost: CostEstimate | None,
+    body: bytes,
+    communication: tuple[bool, bool],
+    where: str,
 ) -> dict[str, Any]:
     """Return what XLA is told of a kernel."""
     if params.use_tc_tiling_on_sc is not None:
         raise ValueError(
             f"use_tc_tiling_on_sc is not supported for kernels of TensorCores, in {where}."
         )
-    barrier = kernel.uses_barrier
+    communicates, barrier = communication
     if params.collective_id is None and barrier:
         raise ValueError(
             f"collective_id has to be specified when using a custom barrier, in {where}."
@@ -238,8 +244,8 @@ def _backend_config(
             f"collective_id has to be unspecified or None when not using a custom barrier, in {where}."
         )
     call: dict[str, Any] = {"body": base64.b64encode(body).decode("ascii")}
-    if barrier or kernel.communicates:
-        call["has_communication"] = kernel.communicates
+    if communicates:
+        call["has_communication"] = True
     if params.collective_id is not None:
         call["collective_id"] = params.collective_id
     if cost is not None:
@@ -276,10 +282,14 @@ def _flag(name: str, value: Any) -> dict[str, Any]:
 _FLAG_KINDS = (("boolean_value", bool), ("integer_value", int), ("double_value", float))
 
 
-def _metadata(metadata: Any) -> str:
-    if not metadata:
+def _metadata(metadata: Any, kernel: TpuKernel) -> str:
+    """Return what is said of a kernel to those who read programs, as JSON."""
+    given = dict(metadata or ())
+    if kernel.mesh_axes:
+        given["mesh_axes"] = json.dumps(sorted(kernel.mesh_axes))
+    if not given:
         return "{}"
-    items = ",".join([f"\n{json.dumps(k)}:{json.dumps(v)}" for k, v in metadata])
+    items = ",".join([f"\n{json.dumps(k)}:{json.dumps(v)}" for k, v in given.items()])
     return "{" + items + "\n}"
 
 

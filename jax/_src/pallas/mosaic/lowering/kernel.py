@@ -17,6 +17,9 @@ from jax._src.lib.mosaic import tpu as tpu
 from jax._src.pallas.kernel_rules import KernelContext, RuleContext, RuleTable
 from jax._src.pallas.memory import MemorySpace as AnySpace
 from jax._src.pallas.mosaic.core import MemorySpace
+from jax._src.pallas.mosaic.semaphore_types import DMA_SEMAPHORE
+from jax._src.pallas.semaphores import BARRIER_SEMAPHORE, SEMAPHORE
+from jax._src.sharding_impls.concrete import SPMDAxisContext
 
 TABLE = RuleTable("TPUs (Mosaic)")
 rule = TABLE.rule
@@ -90,13 +93,13 @@ class TpuKernel(KernelContext):
         self.name = name
         self.semantics = None
         self.traceback_caches = module_context.traceback_caches
-        self.module_context = module_context
+        axes = module_context.axis_context
+        self.mesh = axes.mesh if isinstance(axes, SPMDAxisContext) else None
+        self.mesh_axes: set[Any] = set()  # those that the kernel names
         self.block = block
         self.grid_ids = grid_ids
         self.grid_axes = grid_axes
         self.grid = grid
-        self.uses_barrier = False
-        self.communicates = False
         self._types: dict[Any, Any] = {}
         self._constants: dict[Any, Any] = {}
 
@@ -198,7 +201,7 @@ def number_attribute(ty: Any, dtype: Any, value: Any) -> Any:
 
 def _element_type(dtype: Any) -> Any:
     if isinstance(dtype, dtypes.ExtendedDType):
-        name = _SEMAPHORES.get(getattr(dtype, "name", None))
+        name = _SEMAPHORES.get(dtype)
         if name is None:
             raise NotImplementedError(f"Arrays of type {dtype} in kernels for TPUs.")
         return ir.Type.parse(name)
@@ -216,9 +219,9 @@ def _element_type(dtype: Any) -> Any:
 
 
 _SEMAPHORES = {
-    "semaphore": "!tpu.semaphore",
-    "barrier_semaphore": "!tpu.semaphore",
-    "dma_sem": "!tpu.dma_semaphore",
+    SEMAPHORE: "!tpu.semaphore",
+    BARRIER_SEMAPHORE: "!tpu.semaphore",
+    DMA_SEMAPHORE: "!tpu.dma_semaphore",
 }
 
 

@@ -23,6 +23,7 @@ from jax._src.pallas.mosaic.lowering.kernel import (
     rule,
     static_operands,
 )
+from jax._src.pallas.mosaic.packing import masked_load_p, masked_store_p
 from jax._src.state.indexing import NDIndexer
 from jax._src.state.primitives import addupdate_p, get_p, swap_p
 from jax._src.state.types import BitcastTransform, ReshapeTransform, TransposeTransform
@@ -243,4 +244,17 @@ def _addupdate(ctx: RuleContext, ref: MemRef, x: Any, *args: Any, tree: Any) -> 
     part, aval = access(ctx, ref, tree, args, 2), ctx.avals_in[1]
     old = part.load(aval)
     part.store(operation(ctx, _BINARY[lax.add_p], aval.dtype)(old, x), aval)
+    return []
+
+
+@rule(masked_load_p)
+def _masked_load(ctx: RuleContext, ref: MemRef, mask: Any, *args: Any, tree: Any) -> Any:
+    return access(ctx, ref, tree, args, 2).load(ctx.avals_out[0], mask)
+
+
+@rule(masked_store_p)
+def _masked_store(
+    ctx: RuleContext, ref: MemRef, x: Any, mask: Any, *args: Any, tree: Any
+) -> list[Any]:
+    access(ctx, ref, tree, args, 3).store(x, ctx.avals_in[1], mask)
     return []

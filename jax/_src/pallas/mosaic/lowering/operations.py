@@ -15,6 +15,13 @@ from jax._src.lib.mosaic import tpu
 from jax._src.pallas.kernel_rules import RuleContext
 from jax._src.pallas.mosaic.lowering.kernel import rule
 from jax._src.pallas.mosaic.lowering.shapes import bitcast
+from jax._src.pallas.mosaic.packing import (
+    pack_elementwise_p,
+    prng_random_bits_p,
+    prng_seed_p,
+    stochastic_round_p,
+    unpack_elementwise_p,
+)
 from jax._src.pallas.mosaic.primitives import bitcast_p, roll_p
 from jax._src.pallas.primitives import delay_p
 
@@ -32,6 +39,40 @@ def _roll(ctx: RuleContext, x: Any, shift: Any, *, axis: int, stride: Any, strid
 @rule(bitcast_p)
 def _bitcast(ctx: RuleContext, x: Any, *, ty: Any) -> Any:
     return bitcast(ctx, x, ctx.avals_in[0], ctx.avals_out[0])
+
+
+@rule(pack_elementwise_p)
+def _pack(ctx: RuleContext, *xs: Any, packed_dtype: Any) -> Any:
+    kernel = ctx.kernel
+    target = ir.TypeAttr.get(kernel.element_type(packed_dtype))
+    return tpu.pack_elementwise(kernel.type_of(ctx.avals_out[0]), list(xs), target)
+
+
+@rule(unpack_elementwise_p)
+def _unpack(ctx: RuleContext, x: Any, *, index: int, packed_dtype: Any, unpacked_dtype: Any) -> Any:
+    kernel = ctx.kernel
+    source = ir.TypeAttr.get(kernel.element_type(packed_dtype))
+    return tpu.unpack_elementwise(kernel.type_of(ctx.avals_out[0]), x, source, index)
+
+
+@rule(stochastic_round_p)
+def _stochastic_round(ctx: RuleContext, x: Any, random_bits: Any, *, target_dtype: Any) -> Any:
+    return tpu.stochastic_convert(ctx.kernel.type_of(ctx.avals_out[0]), x, random_bits)
+
+
+@rule(prng_seed_p)
+def _prng_seed(ctx: RuleContext, *seeds: Any) -> list[Any]:
+    tpu.prng_set_seed_32(list(seeds))
+    return []
+
+
+@rule(prng_random_bits_p)
+def _prng_random_bits(ctx: RuleContext, *, shape: Any) -> Any:
+    if len(shape) < 2:
+        raise NotImplementedError(
+            f"Kernels for TPUs make random bits of at least two dimensions, not {shape}: reshape them."
+        )
+    return tpu.prng_random_bits(ctx.kernel.type_of(ctx.avals_out[0]))
 
 
 @rule(delay_p)
