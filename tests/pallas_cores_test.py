@@ -173,6 +173,39 @@ def test_core_map():
     np.testing.assert_array_equal(jax.jvp(f, (x28,), (x28,))[1], 2 * x28**2)
 
 
+def test_kernels_on_cores_in_other_functions():
+    n = len(jax.devices())
+    devices = jax.make_mesh((n,), ("d",), axis_types=(jax.sharding.AxisType.Auto,))
+
+    def double(x):
+        ref = jax.new_ref(x)
+
+        @pl.core_map(mesh, interpret=True)
+        def _():
+            i = jax.lax.axis_index("core")
+            ref[i] = ref[i] * 2 + jax.lax.axis_index("d")
+
+        return jax.freeze(ref)
+
+    x = jnp.ones((2, n))
+    specs = dict(mesh=devices, in_specs=P(None, "d"), out_specs=P(None, "d"))
+    found = jax.jit(jax.shard_map(double, **specs))(x)
+    np.testing.assert_array_equal(found, 2 * x + jnp.arange(n))
+
+    ref = jax.new_ref(x28)
+    view = ref.at[0]
+
+    def step(carry, _):
+        @pl.core_map(mesh, interpret=True)
+        def _():
+            pl.when(jax.lax.axis_index("core") == 1)(lambda: view.__setitem__(..., view[...] + 5))
+
+        return carry, None
+
+    jax.lax.scan(step, 0, None, length=2)
+    np.testing.assert_array_equal(ref[...], x28.at[0].add(10))
+
+
 class Cores:
     """A mesh of cores beside others."""
 
@@ -204,6 +237,10 @@ def test_errors_of_kernels_on_cores():
         pl.core_map(mesh, interpret=True)(lambda: 1)
     with pytest.raises(ValueError, match="Only interpret mode"):
         pl.kernel(lambda o: None, x28, mesh=mesh)()
+    with pytest.raises(TypeError, match="a mesh of cores"):
+        pl.kernel(lambda o: None, x28, mesh=3, interpret=True)()
+    with pytest.raises(TypeError, match="a back end's options"):
+        pl.core_map(mesh, compiler_params=3)
     with pytest.raises(ValueError, match="got neither"):
         pltpu.create_tensorcore_mesh("core")
 

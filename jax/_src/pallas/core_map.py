@@ -15,7 +15,7 @@ from jax._src.api import NotSpecified, jit
 from jax._src.core import AbstractRef, Jaxpr, ShapedArray, trace_ctx, typeof
 from jax._src.interpreters import partial_eval as pe
 from jax._src.pallas.blocks import BlockSpec
-from jax._src.pallas.compiler_params import CompilerParams
+from jax._src.pallas.compiler_params import CompilerParams, check_compiler_params
 from jax._src.pallas.cost_estimate import CostEstimate
 from jax._src.pallas.global_refs import kernel_in_scope
 from jax._src.pallas.grids import GridSpec, grid_in_scope, grid_mapping
@@ -53,6 +53,7 @@ class _Options:
         self, compiler_params: Any, interpret: Any, debug: bool, cost_estimate: Any,
         name: str | None, metadata: Mapping[str, str] | None,
     ):  # fmt: skip
+        check_compiler_params(compiler_params, "A kernel over cores")
         self.params = dict(
             compiler_params=compiler_params,
             interpret=interpret,
@@ -219,6 +220,11 @@ class _StagedKernel:
         self, what: str, f: Callable[..., None], mesh: Any, args: Any, out: Any,
         scratch_types: Any, name: str | None,
     ):  # fmt: skip
+        if not hasattr(mesh, "shape"):
+            raise TypeError(
+                f"{what} takes a mesh of cores, such as pltpu.create_tensorcore_mesh(...), got {mesh!r} of type "
+                f"{type(mesh)}."
+            )
         self.mesh = mesh
         space = getattr(mesh, "default_memory_space", MemorySpace.ANY)
         flat, in_tree = tree_flatten(args)

@@ -16,7 +16,7 @@ from jax._src.lax import lax
 from jax._src.mesh import AxisType
 from jax._src.pallas.backends import lowering_for, platforms, register
 from jax._src.pallas.blocks import no_block_spec
-from jax._src.pallas.compiler_params import CompilerParams
+from jax._src.pallas.compiler_params import check_compiler_params
 from jax._src.pallas.cost_estimate import CostEstimate
 from jax._src.pallas.effects import KernelEffect
 from jax._src.pallas.global_refs import kernel_in_scope
@@ -96,11 +96,7 @@ def pallas_call(
         _check_not_given(grid, in_specs, out_specs, scratch_shapes)
     if not callable(kernel):
         raise TypeError(f"pallas_call takes a function, got {kernel!r} of type {type(kernel)}.")
-    if compiler_params is not None and not isinstance(compiler_params, CompilerParams):
-        raise TypeError(
-            "pallas_call takes a back end's options, such as pltpu.CompilerParams(...), as compiler_params, got "
-            f"{compiler_params!r} of type {type(compiler_params)}."
-        )
+    check_compiler_params(compiler_params, "pallas_call")
     out_shape = tuple(out_shape) if isinstance(out_shape, list) else out_shape
     flat_out, out_tree = tree_flatten(out_shape)
     out_avals = tuple([out_aval(x) for x in flat_out])
