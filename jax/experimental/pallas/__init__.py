@@ -74,5 +74,5 @@ __getattr__, __dir__ = lazy_names(
         "jax._src.pallas.checks": ("debug_check",),
         "jax._src.pallas.export": ("lower_as_mlir", "pallas_export_experimental"),
     },
-    ("tpu",),
+    ("fuser", "tpu"),
 )

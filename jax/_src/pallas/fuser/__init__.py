@@ -1,0 +1,1 @@
+"""Fusing what surrounds a kernel into it."""
