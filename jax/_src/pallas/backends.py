@@ -7,7 +7,10 @@ from collections.abc import Callable
 from typing import Any
 
 # The module of each back end that there is: its `lower_call` is the lowering rule of `pallas_call`.
-_MODULES = {"mosaic_tpu": "jax._src.pallas.mosaic.lowering.call"}
+_MODULES = {
+    "mosaic_tpu": "jax._src.pallas.mosaic.lowering.call",
+    "triton": "jax._src.pallas.triton.lowering",
+}
 
 # The back ends of a platform; the first is that of kernels without options.
 _OF_PLATFORM = {
