@@ -173,6 +173,7 @@ _CONFIGURATION = (
     config.compiler_detailed_logging_min_ops,
     config.disable_most_optimizations,
     config.cpu_fusion_emitters,
+    config.cpu_compile_profile,
     config.enable_remat_opt_pass,
     config.xla_profile_version,
 )

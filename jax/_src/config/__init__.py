@@ -28,6 +28,7 @@ from jax._src.config._flags import (
     compiler_detailed_logging_min_ops as compiler_detailed_logging_min_ops,
     compute_on_context_manager as compute_on_context_manager,
     cpu_collectives_implementation as cpu_collectives_implementation,
+    cpu_compile_profile as cpu_compile_profile,
     cpu_enable_async_dispatch as cpu_enable_async_dispatch,
     cpu_fusion_emitters as cpu_fusion_emitters,
     cpu_get_global_topology_timeout_minutes as cpu_get_global_topology_timeout_minutes,

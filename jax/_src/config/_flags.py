@@ -466,6 +466,13 @@ cpu_fusion_emitters = bool_flag(
     True,
     "XLA's newer code generation for CPUs; the older one compiles twice as quickly, for tests.",
 )
+cpu_compile_profile = enum_state(
+    "jax_cpu_compile_profile",
+    ["default", "original", "fast"],
+    "default",
+    "Options of XLA for CPUs: chosen by what a program has, none, or those and reordered sums.",
+    **_KEYED,
+)
 compiler_detailed_logging_min_ops = int_flag(
     "jax_compiler_detailed_logging_min_ops",
     10,

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
 import numpy as np
 
-from jax._src import compiler, config, core, dtypes, host_functions, lib
+from jax._src import compiler, config, core, cpu_profile, dtypes, host_functions, lib
 from jax._src.array_impl import ArrayImpl, aval_with_sharding, device_sharding
 from jax._src.errors import JaxRuntimeError
 from jax._src.interpreters import mlir
@@ -173,6 +173,8 @@ def create_compile_options(
     num_replicas, num_partitions = np_dev.shape
     given = dict(compiler_options or {})
     fdo_profile = given.pop("fdo_profile", None)
+    if getattr(backend, "platform", None) == "cpu":
+        given = cpu_profile.options(computation, given)
     options = compiler.get_compile_options(
         num_replicas=num_replicas,
         num_partitions=num_partitions,
