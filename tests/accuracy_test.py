@@ -142,10 +142,15 @@ def test_complex_power_of_two_that_is_not_finite(dtype):
 
 
 @pytest.mark.parametrize("dtype", [np.float16, ml_dtypes.bfloat16, np.float32, np.float64])
-def test_arc_sine_of_the_smallest_normal_numbers(dtype):
+def test_arc_sine_of_small_numbers(dtype):
     with jax.enable_x64(dtype == np.float64):
         x = (float(ml_dtypes.finfo(dtype).tiny) * np.array([1, -1.5, 2, -3.5, 4.5])).astype(dtype)
         np.testing.assert_array_equal(jax.jit(jnp.asin)(x), x, strict=True)
+        x = np.linspace(-1, 1, 999).astype(dtype) * dtype(float(ml_dtypes.finfo(dtype).eps) ** 0.5)
+        expected = np.arcsin(x.astype(np.longdouble)).astype(dtype)
+        out = np.asarray(jax.jit(jnp.asin)(x))
+        small = abs(x) < float(ml_dtypes.finfo(dtype).eps) ** 0.5 / 2
+        np.testing.assert_array_equal(out[small], expected[small], strict=True)
 
 
 def test_sinc_is_zero_at_integers_with_any_derivative():

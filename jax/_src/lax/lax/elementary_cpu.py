@@ -221,8 +221,9 @@ def _lower_asin(ctx: mlir.LoweringRuleContext, x: Any) -> Any:
     out = elementary.lower_asin(ctx, x)
     if dtypes.issubdtype(aval_out.dtype, np.complexfloating):
         return out
-    # The op halves its operand, so that it loses numbers below twice the smallest normal one.
-    small = mlir.full_like_aval(ctx, 4 * float(dtypes.finfo(aval_out.dtype).tiny), aval_out)
+    # Small numbers are their own arc sines. The op halves its operand, so that it loses those below twice the smallest
+    # normal one, and in float16 some jaxlibs round those above otherwise.
+    small = mlir.full_like_aval(ctx, float(dtypes.finfo(aval_out.dtype).eps) ** 0.5 / 2, aval_out)
     is_small = mlir.compare_hlo(hlo.abs(x), small, "LT", "FLOAT")
     return [with_sharding(ctx, hlo.select(is_small, x, out[0]), aval_out)]
 
