@@ -1,4 +1,4 @@
-"""The benchmarks of kernels in Python (Pallas), which are interpreted."""
+"""The benchmarks of kernels in Python (Pallas), interpreted and lowered for TPUs."""
 
 import functools
 import subprocess
@@ -99,6 +99,26 @@ for _name, (_fun, _shapes) in PROGRAMS.items():
 timed("kernels", "trace and lower flash attention", mark=0.5)(
     functools.partial(lowering, *PROGRAMS["flash attention in 64 blocks"])
 )
+
+
+@timed("kernels", "trace and lower splash attention and its derivative for TPUs", mark=0.5)
+def lower_splash_attention():
+    from jax.experimental.pallas.ops.tpu.splash_attention import (
+        splash_attention_kernel as splash,
+        splash_attention_mask as masks,
+    )
+
+    mask = masks.MultiHeadMask([masks.CausalMask((1024, 1024))] * 4)
+    names = "q kv kv_compute q_dkv kv_dkv kv_dkv_compute q_dq kv_dq".split()
+    sizes = splash.BlockSizes(**{f"block_{name}": 128 for name in names})
+    attention = splash.make_splash_mha(mask, head_shards=1, q_seq_shards=1, block_sizes=sizes)
+    x = jax.ShapeDtypeStruct((4, 1024, 128), jnp.float32)
+
+    def call():
+        derivative = jax.grad(lambda q, k, v: attention(q, k, v).sum(), (0, 1, 2))
+        return jax.jit(derivative).trace(x, x, x).lower(lowering_platforms=("tpu",))
+
+    return call
 
 
 @timed("kernels", "import jax and jax.experimental.pallas", mark=0.6)

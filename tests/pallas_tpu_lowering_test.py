@@ -12,9 +12,13 @@ from op_testing import case_tests
 import jax
 import jax.numpy as jnp
 from jax import lax
-from jax.experimental import pallas as pl
+from jax.experimental import pallas as pl, topologies
 from jax.experimental.pallas import tpu as pltpu
-from jax.sharding import Mesh, PartitionSpec as P
+from jax.experimental.pallas.ops.tpu.splash_attention import (
+    splash_attention_kernel as splash,
+    splash_attention_mask as masks,
+)
+from jax.sharding import Mesh, PartitionSpec as P, SingleDeviceSharding
 
 reference, test_reference, _ = case_tests(__file__)
 
@@ -268,12 +272,38 @@ def test_chips():
     assert not pltpu.is_tpu_device()
 
 
+def attention(sharding=None, **options):
+    """Attention by the blocks of a mask, and its derivative, with arguments."""
+    mask = masks.MultiHeadMask(
+        [masks.CausalMask((256, 256)), masks.LocalMask((256, 256), (50, 0), 0)]
+    )
+    names = "block_q block_kv block_kv_compute block_q_dkv block_kv_dkv block_kv_dkv_compute"
+    sizes = splash.BlockSizes(**dict.fromkeys(names.split(), 128), **options)
+    call = splash.make_splash_mha(mask, head_shards=1, q_seq_shards=1, block_sizes=sizes)
+    ids = splash.SegmentIds(*[jax.ShapeDtypeStruct((256,), jnp.int32, sharding=sharding)] * 2)
+    x = jax.ShapeDtypeStruct((2, 256, 128), jnp.float32, sharding=sharding)
+    loss = lambda q, k, v, ids: call(q, k, v, ids).sum()
+    return jax.value_and_grad(loss, (0, 1, 2)), (x, x, x, ids)
+
+
+def test_attention():
+    fun, args = attention(block_q_dq=128, block_kv_dq=128)
+    assert len(scenarios.lowered(fun, *args)) == 3
+    fun, args = attention(use_fused_bwd_kernel=True)
+    with pytest.raises(NotImplementedError, match="block_q_dq and block_kv_dq"):
+        scenarios.lowered(fun, *args)
+
+
+@pytest.mark.aot("tpu")
+def test_attention_compiled_for_v5e():
+    device = topologies.get_topology_desc("v5e:2x2", "tpu").devices[0]
+    fun, args = attention(SingleDeviceSharding(device), block_q_dq=128, block_kv_dq=128)
+    assert jax.jit(fun).lower(*args).compile().as_text().count("tpu_custom_call") == 3
+
+
 @pytest.mark.aot("tpu")
 @pytest.mark.parametrize("name", ["v4:2x2x1", "v5e:2x2", "v5p:2x2x1", "v6e:2x2"])
 def test_compiled(name):
-    from jax.experimental import topologies
-    from jax.sharding import SingleDeviceSharding
-
     device = topologies.get_topology_desc(name, "tpu").devices[0]
     x = jax.ShapeDtypeStruct((256, 256), jnp.float32, sharding=SingleDeviceSharding(device))
     blocks = [

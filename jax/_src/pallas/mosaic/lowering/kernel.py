@@ -130,10 +130,16 @@ class TpuKernel(KernelContext):
 
     def memref_type(self, shape: Sequence[Any], dtype: Any, space: str) -> Any:
         """The type of an array in memory; sizes that are no integers are dynamic."""
-        element = ir.IntegerType.get_signless(32) if dtype == np.bool_ else self.element_type(dtype)
         dynamic = ir.ShapedType.get_dynamic_size()
-        sizes = [d if isinstance(d, (int, np.integer)) else dynamic for d in shape]
-        return ir.MemRefType.get(sizes, element, memory_space=_space_attribute(space))
+        sizes = tuple([d if isinstance(d, (int, np.integer)) else dynamic for d in shape])
+        key = sizes, dtype, space
+        found = self._types.get(key)
+        if found is None:
+            stored = np.dtype(np.int32) if dtype == np.bool_ else dtype
+            where = ir.Attribute.parse(f"#tpu.memory_space<{space}>")
+            found = ir.MemRefType.get(sizes, self.element_type(stored), memory_space=where)
+            self._types[key] = found
+        return found
 
     # Constants
 
@@ -223,10 +229,6 @@ _SEMAPHORES = {
     BARRIER_SEMAPHORE: "!tpu.semaphore",
     DMA_SEMAPHORE: "!tpu.dma_semaphore",
 }
-
-
-def _space_attribute(space: str) -> Any:
-    return ir.Attribute.parse(f"#tpu.memory_space<{space}>")
 
 
 # Values

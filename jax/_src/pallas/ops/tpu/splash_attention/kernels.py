@@ -19,7 +19,7 @@ from jax._src.pallas.helpers import when
 from jax._src.pallas.mosaic.core import MemorySpace, PrefetchScalarGridSpec
 from jax._src.pallas.ops.tpu.splash_attention.block_tables import EMPTY, PARTIAL, BlockTable
 from jax._src.pallas.pallas_call import pallas_call
-from jax._src.pallas.primitives import num_programs, program_id
+from jax._src.pallas.primitives import multiple_of, num_programs, program_id
 
 
 class Settings(NamedTuple):
@@ -89,7 +89,7 @@ def _masked(
     if partial_ref is not None:
         seen = (kind != PARTIAL) | partial_ref[:, columns]
     if ids is not None:
-        same = ids[0][:, None] == ids[1][None, :]
+        same = ids[0] == ids[1]
         seen = same if seen is None else seen & same
     return s if seen is None else where(seen, s, settings.mask_value)
 
@@ -122,6 +122,16 @@ def _call(
         input_output_aliases=aliases or {},
     )  # fmt: skip
     return call(*scalars, *[o.array for o in chosen])
+
+
+def _columns(c: Any, size: int) -> Any:
+    """Keys that are computed at a time: the compiler needs to know that they start at a multiple."""
+    return ds(multiple_of(c * size, size), size)
+
+
+def _column(x: Any) -> Any:
+    """A number for each query, as the matrix of one column that the kernels have."""
+    return lax.expand_dims(x, (x.ndim,))
 
 
 def _partial_blocks(table: BlockTable, rows: int, columns: int, at: Any) -> Operand | None:
@@ -171,32 +181,32 @@ def forward(
             l_ref[...] = full(l_ref.shape, 0 if sink_ref is None else 1, np.float32)
             acc_ref[...] = zeros(acc_ref.shape, np.float32)
 
-        kind = kind_ref[h, i, w]
+        kind = _int(kind_ref[h, i, w])
 
         @when(kind != EMPTY)
         def _():
             q_block = _rows(q_ref, settings.q_minor)
 
             def part(c, _):
-                at = ds(c * compute, compute)
+                at = _columns(c, compute)
                 s, _ = _scores(q_block, _rows(k_ref, settings.k_minor, at), settings)
-                pair = None if qid_ref is None else (qid_ref[...], kid_ref[at])
+                pair = None if qid_ref is None else (qid_ref[...], kid_ref[:, at])
                 s = _masked(s, kind, partial_ref, pair, settings, at)
                 m_old = m_ref[...]
-                m_new = ufuncs.maximum(m_old, s.max(1))
-                p = ufuncs.exp(s - m_new[:, None])
+                m_new = ufuncs.maximum(m_old, s.max(1, keepdims=True))
+                p = ufuncs.exp(s - m_new)
                 scale = ufuncs.exp(m_old - m_new)
-                l_ref[...] = l_ref[...] * scale + p.sum(1)
+                l_ref[...] = l_ref[...] * scale + p.sum(1, keepdims=True)
                 v_block = _rows(v_ref, settings.v_minor, at)
                 change = _product(p.astype(v_block.dtype), v_block, (1, 0))
-                acc_ref[...] = acc_ref[...] * scale[:, None] + change
+                acc_ref[...] = acc_ref[...] * scale + change
                 m_ref[...] = m_new
 
             fori_loop(0, bkv // compute, part, None)
 
         @when(w == num_programs(2) - 1)
         def _():
-            o_ref[...] = (acc_ref[...] / l_ref[...][:, None]).astype(o_ref.dtype)
+            o_ref[...] = (acc_ref[...] / l_ref[...]).astype(o_ref.dtype)
             lse_ref[...] = m_ref[...] + ufuncs.log(l_ref[...])
 
     operands = [
@@ -209,22 +219,23 @@ def forward(
     ]
     out_shape = (
         ShapeDtypeStruct((heads, length, depth), q.dtype),
-        ShapeDtypeStruct((heads, length), np.float32),
+        ShapeDtypeStruct((heads, length, 1), np.float32),
     )
     out_specs = (
         BlockSpec((None, bq, depth), lambda h, i, *_: (h, i, 0)),
-        BlockSpec((None, bq), lambda h, i, *_: (h, i)),
+        BlockSpec((None, bq, 1), lambda h, i, *_: (h, i, 0)),
     )
-    scratch = [MemorySpace.VMEM(s, np.float32) for s in ((bq,), (bq,), (bq, depth))]
-    return _call(kernel, table, grid, operands, out_shape, out_specs, scratch, settings, name)
+    scratch = [MemorySpace.VMEM(s, np.float32) for s in ((bq, 1), (bq, 1), (bq, depth))]
+    out, lse = _call(kernel, table, grid, operands, out_shape, out_specs, scratch, settings, name)
+    return out, lax.squeeze(lse, (2,))
 
 
 def _segments(ids: Any, bq: int, bkv: int, query_at: Any, key_at: Any) -> list[Operand | None]:
     if ids is None:
         return [None, None]
     return [
-        Operand(ids[0], BlockSpec((bq,), lambda *i: (query_at(*i)[1],))),
-        Operand(ids[1], BlockSpec((bkv,), lambda *i: (key_at(*i)[1],))),
+        Operand(_column(ids[0]), BlockSpec((bq, 1), lambda *i: (query_at(*i)[1], 0))),
+        Operand(lax.expand_dims(ids[1], (0,)), BlockSpec((1, bkv), lambda *i: (0, key_at(*i)[1]))),
     ]
 
 
@@ -232,15 +243,15 @@ def _backward_operands(
     q: Any, k: Any, v: Any, ids: Any, do: Any, lse: Any, delta: Any, bq: int, bkv: int, query_at: Any,
     key_at: Any, settings: Settings,
 ) -> list[Operand | None]:  # fmt: skip
-    row = BlockSpec((None, bq), lambda *i: query_at(*i))
+    column = BlockSpec((None, bq, 1), lambda *i: (*query_at(*i), 0))
     return [
         _sequence_blocks(q, bq, settings.q_minor, query_at),
         _sequence_blocks(k, bkv, settings.k_minor, key_at),
         _sequence_blocks(v, bkv, settings.v_minor, key_at),
         *_segments(ids, bq, bkv, query_at, key_at),
         _sequence_blocks(do, bq, False, query_at),
-        Operand(lse, row),
-        Operand(delta, row),
+        Operand(_column(lse), column),
+        Operand(_column(delta), column),
     ]
 
 
@@ -250,9 +261,9 @@ def _score_gradients(
 ) -> tuple[Any, Any]:  # fmt: skip
     """Return the weights of a block, and the cotangents of the products of queries and keys."""
     s, slope = _scores(q, k, settings)
-    p = ufuncs.exp(_masked(s, kind, partial_ref, pair, settings, columns) - lse[:, None])
+    p = ufuncs.exp(_masked(s, kind, partial_ref, pair, settings, columns) - lse)
     dp = _product(do, v, (1, 1))
-    dscores = p * (dp - delta[:, None])
+    dscores = p * (dp - delta)
     return p, dscores if slope is None else dscores * slope
 
 
@@ -283,7 +294,7 @@ def backward_queries(
         def _():
             acc_ref[...] = zeros(acc_ref.shape, np.float32)
 
-        kind = kind_ref[h, i, w]
+        kind = _int(kind_ref[h, i, w])
 
         @when(kind != EMPTY)
         def _():
@@ -328,6 +339,11 @@ def backward_keys(
     heads, _, depth = q.shape
     kv_heads, length, depth_v = v.shape
     bq, bkv, compute = blocks
+    if with_queries and not settings.interpret:
+        raise NotImplementedError(
+            "use_fused_bwd_kernel is for attention that is interpreted: compiled kernels do not read what their results hold before. "
+            "Give BlockSizes block_q_dq and block_kv_dq instead."
+        )
     group = heads // kv_heads
     query_at = lambda h, j, w, block, *_: (h, _int(block[h, 0, j, w]))
     key_at = lambda h, j, w, *_: (h // group, j)
@@ -344,16 +360,16 @@ def backward_keys(
             dk_acc[...] = zeros(dk_acc.shape, np.float32)
             dv_acc[...] = zeros(dv_acc.shape, np.float32)
 
-        kind = kind_ref[h, 0, j, w]
+        kind = _int(kind_ref[h, 0, j, w])
 
         @when(kind != EMPTY)
         def _():
             q_block, do_block = _rows(q_ref, settings.q_minor), do_ref[...]
 
             def part(c, _):
-                at = ds(c * compute, compute)
+                at = _columns(c, compute)
                 k_block = _rows(k_ref, settings.k_minor, at)
-                pair = None if qid_ref is None else (qid_ref[...], kid_ref[at])
+                pair = None if qid_ref is None else (qid_ref[...], kid_ref[:, at])
                 p, ds_block = _score_gradients(
                     q_block, k_block, _rows(v_ref, settings.v_minor, at), do_block,
                     lse_ref[...], delta_ref[...], kind, partial_ref, pair, settings, at,
