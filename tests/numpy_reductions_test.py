@@ -43,3 +43,31 @@ def test_quantiles_of_empty_batches(dtype):
                 x, np.array([0.1, 0.5]), axis=1, method=method, weights=weights
             )
             assert (out.shape, out.dtype) == ((2, 0), np.float32)
+
+
+def test_quantiles_of_scalars_and_of_nothing():
+    """A scalar has no axis to keep, as in NumPy; quantiles of nothing are NaN, as `nanquantile`'s there."""
+    for name in ("quantile", "nanquantile"):
+        for q in (0.5, np.array([0.1, 0.5], np.float32)):
+            out = getattr(jnp, name)(np.float32(2.5), q, keepdims=True)
+            assert out.shape == np.shape(q) and (out == 2.5).all()
+            out = getattr(jnp, name)(np.zeros((0, 3), np.int8), q, axis=0)
+            assert out.shape == (*np.shape(q), 3) and jnp.isnan(out).all()
+
+
+@pytest.mark.parametrize(
+    "dtype, weights_dtype, expected",
+    [
+        ("float16", "float32", "float32"),
+        ("bfloat16", "float16", "float32"),
+        ("float32", "float16", "float32"),
+        ("int8", "float16", "float16"),
+        ("int8", "int32", "float32"),
+        ("float16", "int32", "float16"),
+    ],
+)
+def test_weights_promote_quantiles(dtype, weights_dtype, expected):
+    x, weights = jnp.arange(4).astype(dtype), jnp.array([1, 1, 0, 1], weights_dtype)
+    for name in ("quantile", "nanquantile"):
+        out = getattr(jnp, name)(x, jnp.float16(0.6), weights=weights, method="inverted_cdf")
+        assert out.dtype == expected and out == 1

@@ -55,7 +55,8 @@ def quantile(
 
     Returns:
       A floating-point array: the shape of `q`, followed by the shape of `a` without the axes. It is
-      NaN where a reduced element is NaN.
+      NaN where a reduced element is NaN, or there is none. Its dtype is that of `a` and `weights`
+      together.
 
     Raises:
       ValueError: if `a` is complex, `method` is unknown, or `q` has more than one dimension.
@@ -202,16 +203,21 @@ def _quantile(name, a, q, weights, *, axis, method, keepdims, scale):
         raise ValueError(
             f"{name} does not support complex input, as the operation is poorly defined."
         )
+    dtype = a.dtype
+    if weights is not None:
+        weights = ensure_arraylike(name, weights)
+        dtype = dtypes.promote_types(dtype, weights.dtype)
+    dtype = dtypes.to_inexact_dtype(dtype)
     (a,) = promote_dtypes_inexact(a)
     (q,) = promote_dtypes_inexact(q)
     if scale != 1:
         q = lax.div(q, lax.const(q, scale))
     if q.ndim > 1:
         raise ValueError(f"q must be have rank <= 1, got shape {q.shape}")
-    dtype, shape = a.dtype, a.shape
+    shape = a.shape
     axes = canonicalize_axis_tuple(axis, a.ndim)
     if weights is not None:
-        weights = _full_weights(name, weights, a, axes, axis)
+        weights = _full_weights(weights, a, axes, axis)
     a = _reduced_last(a, axes)
     ignore_nan = name.startswith("nan")
     if not a.size:
@@ -226,8 +232,7 @@ def _quantile(name, a, q, weights, *, axis, method, keepdims, scale):
     return lax.convert_element_type(out, dtype)
 
 
-def _full_weights(name, weights, a, axes, axis):
-    weights = ensure_arraylike(name, weights)
+def _full_weights(weights, a, axes, axis):
     (weights,) = promote_dtypes_inexact(weights)
     if weights.shape == a.shape:
         return weights
