@@ -11,6 +11,7 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 from jax.experimental import pallas as pl
+from jax.experimental.pallas import fuser
 
 MODULES = [
     "jax", "jax.ad_checkpoint", "jax.core", "jax.custom_batching", "jax.custom_derivatives", "jax.debug", "jax.dlpack", "jax.dtypes",
@@ -18,7 +19,7 @@ MODULES = [
     "jax.experimental.colocated_python", "jax.experimental.compute_on", "jax.experimental.control_deps",
     "jax.experimental.custom_partitioning", "jax.experimental.fused", "jax.experimental.layout",
     "jax.experimental.scheduling_groups", "jax.experimental.serialize_executable", "jax.experimental.shard_alike", "jax.experimental.transfer", "jax.experimental.xla_metadata",
-    "jax.experimental.jet", "jax.experimental.pallas", "jax.experimental.pallas.tpu", "jax.experimental.ode", "jax.experimental.random", "jax.experimental.rnn",
+    "jax.experimental.jet", "jax.experimental.pallas", "jax.experimental.pallas.fuser", "jax.experimental.pallas.tpu", "jax.experimental.ode", "jax.experimental.random", "jax.experimental.rnn",
     "jax.experimental.buffer_callback", "jax.experimental.roofline", "jax.extend.core", "jax.flatten_util", "jax.lax", "jax.lax.linalg", "jax.monitoring", "jax.nn",
     "jax.nn.initializers", "jax.numpy", "jax.numpy.fft", "jax.numpy.linalg", "jax.ops", "jax.profiler",
     "jax.random", "jax.scipy.cluster.vq", "jax.scipy.fft", "jax.scipy.integrate",
@@ -63,7 +64,7 @@ EXAMPLES = dict(_documented())
 
 @pytest.mark.parametrize("path", list(EXAMPLES))
 def test_docstring(path):
-    namespace = {"jax": jax, "jnp": jnp, "np": np, "lax": lax, "pl": pl}
+    namespace = {"jax": jax, "jnp": jnp, "np": np, "lax": lax, "pl": pl, "fuser": fuser}
     test = doctest.DocTestParser().get_doctest(EXAMPLES[path], namespace, path, None, 0)
     lines = []
     runner = doctest.DocTestRunner(

@@ -57,12 +57,13 @@ class custom_fusion:
     ((4, 2), (2, 4))
     """
 
+    eval_rule: Callable[..., Any] | None = None
+    pallas_impl: Callable[..., Any] | None = None
+    pull_block_spec_rule: Callable[..., Any] | None = None
+    push_block_spec_rule: Callable[..., Any] | None = None
+
     def __init__(self, fun: Callable[..., Any]):
         self.fun = fun
-        self.eval_rule: Callable[..., Any] | None = None
-        self.pallas_impl: Callable[..., Any] | None = None
-        self.pull_block_spec_rule: Callable[..., Any] | None = None
-        self.push_block_spec_rule: Callable[..., Any] | None = None
 
     def def_pull_block_spec(self, pull_block_spec_rule: Callable[..., Any]) -> Callable[..., Any]:
         """Set the rule for the blocks that are needed.
