@@ -541,18 +541,20 @@ def test_transformations_and_blocks():
     kernel = plgpu.kernel(body, out_type=Struct((2,), f32), interpret=INTERPRET, **MESH)
     x = jnp.arange(6.0).reshape(3, 2)
     np.testing.assert_allclose(jax.jit(jax.vmap(kernel))(x), np.sin(x), rtol=1e-6)
-    mesh = jax.make_mesh((2,), ("d",), axis_types=(jax.sharding.AxisType.Auto,))
+    mesh = jax.make_mesh((8,), ("d",), axis_types=(jax.sharding.AxisType.Auto,))
 
     def on_device(x):
         def add(x_ref, o_ref):
-            o_ref[...] = x_ref[...] + lax.axis_index("d")
+            o_ref[...] = x_ref[...] @ x_ref[...] + lax.axis_index("d")
 
-        return plgpu.kernel(add, out_type=Struct((1, 2), f32), interpret=INTERPRET)(x)
+        return plgpu.kernel(add, out_type=Struct((256, 256), f32), interpret=INTERPRET)(x)
 
     sharded = jax.shard_map(
         on_device, mesh=mesh, in_specs=P("d"), out_specs=P("d"), check_vma=False
     )
-    np.testing.assert_array_equal(sharded(x[:2]), x[:2] + np.arange(2)[:, None])
+    # The programs of a kernel run also while the callbacks of all devices take their threads.
+    out = np.asarray(sharded(jnp.ones((8 * 256, 256))))
+    np.testing.assert_array_equal(out[::256, 0], 256 + np.arange(8))
     block = pl.BlockSpec((2, 4), lambda i: (i, 0))
     add_index = lambda x_ref, o_ref: o_ref.__setitem__(..., x_ref[...] + pl.program_id(0))
     y = jnp.zeros((5, 4), jnp.int32)

@@ -9,11 +9,12 @@ from typing import Any
 
 import numpy as np
 
-from jax._src import core
+from jax._src import config, core
 from jax._src.callback import pure_callback
 from jax._src.core import Jaxpr, ShapeDtypeStruct
 from jax._src.indexing import Slice
 from jax._src.lax.parallel import axis_index, axis_index_p
+from jax._src.lib import xla_client
 from jax._src.pallas.blocks import BlockMapping, Element, Squeezed
 from jax._src.pallas.grids import GridMapping, dynamic_grid_dim
 from jax._src.pallas.mosaic_gpu.core import MemorySpace
@@ -92,7 +93,22 @@ class _Call:
         return machine
 
 
-def _run(
+@functools.cache
+def _device() -> Any:
+    """Return a device whose programs run in the thread that calls them.
+
+    The threads of the devices that apply kernels are all taken while their callbacks run: programs that a
+    callback waits for must not need one of them.
+    """
+    return xla_client.make_cpu_client(asynchronous=False).local_devices()[0]
+
+
+def _run(*args: Any) -> list[Any]:
+    with config.default_device(_device()):
+        return _run_kernel(*args)
+
+
+def _run_kernel(
     params: Any, jaxpr: Jaxpr, mapping: GridMapping, out_avals: Any, aliases: Any, mesh: Any,
     outer: Sequence[Any], *args: Any,
 ) -> list[Any]:  # fmt: skip
