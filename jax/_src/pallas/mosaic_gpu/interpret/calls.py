@@ -9,26 +9,20 @@ from typing import Any
 
 import numpy as np
 
-from jax._src import config, core
 from jax._src.callback import pure_callback
 from jax._src.core import Jaxpr, ShapeDtypeStruct
 from jax._src.indexing import Slice
-from jax._src.lax.parallel import axis_index, axis_index_p
-from jax._src.lib import xla_client
+from jax._src.lax.parallel import axis_index
 from jax._src.pallas.blocks import BlockMapping, Element, Squeezed
 from jax._src.pallas.grids import GridMapping, dynamic_grid_dim
 from jax._src.pallas.mosaic_gpu.core import MemorySpace
 from jax._src.pallas.mosaic_gpu.interpret import rules
-from jax._src.pallas.mosaic_gpu.interpret.machine import Machine, Run, Thread
-from jax._src.pallas.mosaic_gpu.interpret.memory import (
-    Buffer,
-    allocate,
-    filled,
-    int_of,
-    read_with_padding,
-    write_inside,
-)
-from jax._src.pallas.mosaic_gpu.interpret.programs import run_jaxpr
+from jax._src.pallas.mosaic_gpu.interpret.machine import RULES, Machine, Thread
+from jax._src.pallas.mosaic_gpu.interpret.memory import Buffer, allocate
+from jax._src.pallas.threaded.host import programs_in_this_thread
+from jax._src.pallas.threaded.programs import axes_asked_for, run_index_map, run_jaxpr
+from jax._src.pallas.threaded.threads import Run
+from jax._src.pallas.threaded.views import filled, int_of, read_with_padding, write_inside
 from jax._src.state.indexing import NDIndexer
 
 del rules  # imported for the rules that it registers
@@ -49,25 +43,13 @@ def run_call(
       The results.
     """
     own = set(grid_mapping.grid_names or ()) | set(() if mesh is None else mesh.shape)
-    outer = sorted(_axis_names(jaxpr) - own, key=str)
+    outer = sorted(axes_asked_for(jaxpr) - own, key=str)
     call = functools.partial(
         _run, interpret_params, jaxpr, grid_mapping, tuple(out_avals), tuple(input_output_aliases),
         mesh, outer,
     )  # fmt: skip
     results = [ShapeDtypeStruct(a.shape, a.dtype) for a in out_avals]
     return list(pure_callback(call, results, *args, *[axis_index(n) for n in outer]))
-
-
-def _axis_names(jaxpr: Jaxpr) -> set[Any]:
-    """Return the axes whose index a kernel asks for."""
-    out = set()
-    for eqn in jaxpr.eqns:
-        if eqn.primitive is axis_index_p:
-            out.add(eqn.params["axis_name"])
-        bound = {eqn.params["mesh"].axis_name} if eqn.primitive.name == "warp_map" else set()
-        for j in core.jaxprs_in_params(eqn.params):
-            out |= _axis_names(getattr(j, "jaxpr", j)) - bound
-    return out
 
 
 class _Call:
@@ -93,18 +75,8 @@ class _Call:
         return machine
 
 
-@functools.cache
-def _device() -> Any:
-    """Return a device whose programs run in the thread that calls them.
-
-    The threads of the devices that apply kernels are all taken while their callbacks run: programs that a
-    callback waits for must not need one of them.
-    """
-    return xla_client.make_cpu_client(asynchronous=False).local_devices()[0]
-
-
 def _run(*args: Any) -> list[Any]:
-    with config.default_device(_device()):
+    with programs_in_this_thread():
         return _run_kernel(*args)
 
 
@@ -159,25 +131,7 @@ def _block_index(b: BlockMapping, at: Sequence[int], scalars: Sequence[Any]) -> 
     closed = b.index_map_jaxpr
     args = [*[np.int32(i) for i in at], *[Buffer(s, "an operand of index maps") for s in scalars]]
     taken = args[: len(closed.jaxpr.invars)]
-    thread: Any = None
-    machine: Any = _IndexMaps()
-    run = run_jaxpr(machine, thread, closed.jaxpr, closed.consts, taken)
-    try:
-        while True:
-            next(run)
-    except StopIteration as end:
-        return [int_of(x) for x in end.value]
-
-
-class _IndexMaps:
-    """What the rules need of a machine where index maps are run."""
-
-    where = "an index map"
-    zero = True
-    cluster: dict[Any, int] = {}
-
-    class params:
-        out_of_bounds_reads = "raise"
+    return [int_of(x) for x in run_index_map(RULES, closed.jaxpr, closed.consts, taken)]
 
 
 def _run_over_grid(call: _Call, grid: Sequence[int], scalars: Any, arrays: Any) -> None:

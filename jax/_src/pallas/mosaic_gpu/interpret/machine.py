@@ -1,32 +1,20 @@
-"""The threads of an interpreted kernel, and the loop that runs each until it has to wait.
+"""The threads, blocks and clusters of an interpreted kernel.
 
-A thread is a generator that yields a `Wait` where it cannot go on. One thread runs at a time, in an order that
-is always the same. Clusters are started when all threads that there are wait or have ended.
+Clusters are started when all threads that there are wait or have ended.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import itertools
-from collections.abc import Callable, Generator, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from jax._src.pallas.mosaic_gpu.interpret.memory import Buffer
+from jax._src.pallas.threaded.programs import Rules
+from jax._src.pallas.threaded.threads import Run, Scheduler
 
-
-@dataclasses.dataclass(slots=True)
-class Wait:
-    """What a thread waits for: a condition, and a text that says what it is."""
-
-    is_over: Callable[[], bool]
-    text: Callable[[], str]
-
-
-Run = Generator[Wait, None, Any]
-
-
-class Deadlock(RuntimeError):
-    """All threads of a kernel wait."""
+RULES = Rules("of a GPU")
 
 
 @dataclasses.dataclass(eq=False)
@@ -68,7 +56,7 @@ class Thread:
         return n
 
 
-class Machine:
+class Machine(Scheduler):
     """Runs the threads of one application of a kernel.
 
     Args:
@@ -79,14 +67,15 @@ class Machine:
     """
 
     def __init__(self, params: Any, mesh: Any, where: str, start: Callable[[Thread], Run]):
+        super().__init__(where)
         self.params = params
         self.mesh = mesh
-        self.where = where
         self.start = start
+        self.rules = RULES
+        self.skips_floats = False  # but for products on the tensor core
         self.zero = params.uninitialized_memory == "zero"
         self.buffers: dict[Any, Buffer] = {}  # in global memory
         self.cancelled: dict[Any, Any] = {}  # answers to requests for other clusters
-        self.running: list[tuple[Thread, Run, Wait | None]] = []
         self.pending: Iterator[dict[Any, int]] = iter(())
         grid = () if mesh is None else mesh.grid
         self.grid_names = () if mesh is None else tuple(mesh.grid_names)
@@ -134,46 +123,8 @@ class Machine:
             if all([b.coordinates[n] == own[n] for n in same])
         ]  # fmt: skip
 
-    # Threads
-
-    def spawn(self, thread: Thread, run: Run) -> None:
-        self.running.append((thread, run, None))
-
-    def run(self) -> None:
-        """Run all threads of all clusters to their end.
-
-        Raises:
-          Deadlock: if all wait.
-        """
-        while True:
-            progress = False
-            for item in list(self.running):
-                thread, run, wait = item
-                if wait is not None and not wait.is_over():
-                    continue
-                progress = True
-                at = self.running.index(item)
-                try:
-                    self.running[at] = (thread, run, next(run))
-                except StopIteration:
-                    del self.running[at]
-            if progress:
-                continue
-            at_next = self.next_cluster()
-            if at_next is not None:
-                self._start_cluster(at_next)
-            elif self.running:
-                raise Deadlock(self._deadlock())
-            else:
-                return
-
-    def _deadlock(self) -> str:
-        lines = [
-            f"  {thread.name} waits for {wait.text()}"
-            for thread, _, wait in self.running[:16]
-            if wait is not None
-        ]
-        more = len(self.running) - len(lines)
-        if more > 0:
-            lines.append(f"  and {more} more")
-        return f"All threads of {self.where} wait, and none can go on:\n" + "\n".join(lines)
+    def start_more(self) -> bool:
+        at_next = self.next_cluster()
+        if at_next is not None:
+            self._start_cluster(at_next)
+        return at_next is not None

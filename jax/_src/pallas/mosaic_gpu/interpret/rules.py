@@ -9,32 +9,18 @@ from typing import Any
 import numpy as np
 
 from jax._src.core import JaxprEqn
-from jax._src.jit.primitive import jit_p
-from jax._src.lax.control_flow.common import split_at
-from jax._src.lax.control_flow.conditionals import cond_p
-from jax._src.lax.control_flow.scan_primitive import scan_p
-from jax._src.lax.control_flow.while_primitive import while_p
 from jax._src.lax.parallel import axis_index_p
 from jax._src.pallas.mosaic_gpu import copies, memory_operations as ops, mma
 from jax._src.pallas.mosaic_gpu.copies import OOBFillMode
 from jax._src.pallas.mosaic_gpu.core import MemorySpace
-from jax._src.pallas.mosaic_gpu.interpret.machine import Machine, Run, Thread, Wait
+from jax._src.pallas.mosaic_gpu.interpret.machine import RULES as rule, Machine, Thread
 from jax._src.pallas.mosaic_gpu.interpret.memory import (
     COMBINE,
     Barrier,
     Buffer,
-    OutOfBounds,
     allocate,
-    filled,
-    int_of,
     matmul,
-    read,
-    read_with_padding,
-    view_array,
-    write,
-    write_inside,
 )
-from jax._src.pallas.mosaic_gpu.interpret.programs import rule, run_jaxpr
 from jax._src.pallas.mosaic_gpu.operations import operands_of
 from jax._src.pallas.mosaic_gpu.transforms import (
     ClusterRef,
@@ -45,6 +31,19 @@ from jax._src.pallas.mosaic_gpu.transforms import (
 from jax._src.pallas.mosaic_gpu.warps import warp_map_p
 from jax._src.pallas.primitives import num_programs_p, program_id_p, run_scoped_p
 from jax._src.pallas.semaphores import semaphore_read_p, semaphore_signal_p, semaphore_wait_p
+from jax._src.pallas.threaded.control_flow import register_control_flow
+from jax._src.pallas.threaded.programs import run_jaxpr
+from jax._src.pallas.threaded.threads import Run, Wait
+from jax._src.pallas.threaded.views import (
+    OutOfBounds,
+    filled,
+    int_of,
+    read,
+    read_with_padding,
+    view_array,
+    write,
+    write_inside,
+)
 from jax._src.state.discharge import run_state_p
 from jax._src.state.primitives import addupdate_p, get_p, swap_p
 from jax._src.tree_util import tree_unflatten
@@ -557,57 +556,7 @@ def _run_state(machine: Machine, thread: Thread, eqn: JaxprEqn, values: list[Any
     return [v if isinstance(v, Buffer) else a.array for a, v in zip(args, values)]
 
 
-@rule(jit_p)
-def _jit(machine: Machine, thread: Thread, eqn: JaxprEqn, values: list[Any]) -> Run:
-    closed = eqn.params["jaxpr"]
-    return (yield from run_jaxpr(machine, thread, closed.jaxpr, closed.consts, values))
-
-
-@rule(cond_p)
-def _cond(machine: Machine, thread: Thread, eqn: JaxprEqn, values: list[Any]) -> Run:
-    index, *args = values
-    branches = eqn.params["branches"]
-    closed = branches[min(max(int_of(index), 0), len(branches) - 1)]
-    return (yield from run_jaxpr(machine, thread, closed.jaxpr, closed.consts, args))
-
-
-@rule(while_p)
-def _while(machine: Machine, thread: Thread, eqn: JaxprEqn, values: list[Any]) -> Run:
-    p = eqn.params
-    cond_consts, body_consts, carry = split_at(values, p["cond_nconsts"], p["body_nconsts"])
-    test, body = p["cond_jaxpr"], p["body_jaxpr"]
-    while True:
-        (again,) = yield from run_jaxpr(
-            machine, thread, test.jaxpr, test.consts, [*cond_consts, *carry]
-        )
-        if not np.asarray(again):
-            return carry
-        carry = yield from run_jaxpr(
-            machine, thread, body.jaxpr, body.consts, [*body_consts, *carry]
-        )
-
-
-@rule(scan_p)
-def _scan(machine: Machine, thread: Thread, eqn: JaxprEqn, values: list[Any]) -> Run:
-    p = eqn.params
-    consts, carry, xs = split_at(values, p["num_consts"], p["num_carry"])
-    closed, length = p["jaxpr"], p["length"]
-    ys: list[list[Any]] = [[] for _ in range(len(eqn.outvars) - len(carry))]
-    xs = [np.asarray(x) for x in xs]
-    for i in reversed(range(length)) if p["reverse"] else range(length):
-        outs = yield from run_jaxpr(
-            machine, thread, closed.jaxpr, closed.consts, [*consts, *carry, *[x[i] for x in xs]]
-        )
-        carry = outs[: len(carry)]
-        for y, new in zip(ys, outs[len(carry) :]):
-            y.append(np.asarray(new))
-    stacked = []
-    for y, v in zip(ys, eqn.outvars[len(carry) :]):
-        out = np.empty(v.aval.shape, v.aval.dtype)
-        for i, part in enumerate(reversed(y) if p["reverse"] else y):
-            out[i] = part
-        stacked.append(out)
-    return [*carry, *stacked]
+register_control_flow(rule)
 
 
 @rule(warp_map_p)
