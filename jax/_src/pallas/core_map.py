@@ -17,6 +17,7 @@ from jax._src.interpreters import partial_eval as pe
 from jax._src.pallas.blocks import BlockSpec
 from jax._src.pallas.compiler_params import CompilerParams, check_compiler_params
 from jax._src.pallas.cost_estimate import CostEstimate
+from jax._src.pallas.forced import interpret_option
 from jax._src.pallas.global_refs import kernel_in_scope
 from jax._src.pallas.grids import GridSpec, grid_in_scope, grid_mapping
 from jax._src.pallas.memory import MemorySpace, ref_avals_of
@@ -165,7 +166,7 @@ def _kernel_on_meshes(
 ) -> Callable[..., Any]:
     bodies, meshes = _bodies_and_meshes(body, mesh)
     name = options.params["name"]
-    if len(bodies) > 1 and not options.params["interpret"]:
+    if len(bodies) > 1 and not interpret_option(options.params["interpret"]):
         raise NotImplementedError(
             "pl.kernel with functions for several meshes is only interpreted: give it interpret=True."
         )
@@ -297,7 +298,8 @@ class _StagedKernel:
             print(f"The kernel jaxpr for {jaxpr.debug_info.func_src_info}:\n{jaxpr}")
         outs = pallas_call_p.bind(
             *values, jaxpr=jaxpr, grid_mapping=mapping, input_output_aliases=tuple(sorted(aliases)),
-            out_avals=tuple(out_avals), mesh=self.mesh, **options.params,
+            out_avals=tuple(out_avals), mesh=self.mesh,
+            **dict(options.params, interpret=interpret_option(options.params["interpret"])),
         )  # fmt: skip
         for i, x in zip(changed, outs[m:]):
             ref_set(self.operands[i], None, x)

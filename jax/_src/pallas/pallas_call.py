@@ -19,6 +19,7 @@ from jax._src.pallas.blocks import no_block_spec
 from jax._src.pallas.compiler_params import check_compiler_params
 from jax._src.pallas.cost_estimate import CostEstimate
 from jax._src.pallas.effects import KernelEffect
+from jax._src.pallas.forced import interpret_option
 from jax._src.pallas.global_refs import kernel_in_scope
 from jax._src.pallas.grids import (
     GridMapping,
@@ -68,7 +69,8 @@ def pallas_call(
       input_output_aliases: numbers of arguments, and of the results that start with their values;
         leaves are counted.
       debug: whether to print the kernel's jaxpr.
-      interpret: whether to run the kernel as a program of XLA, which any device can.
+      interpret: whether to run the kernel as a program of XLA, which any device can, or the options of an interpreter,
+        such as `pltpu.InterpretParams()`.
       name: the kernel's name in place of the function's.
       compiler_params: options of the back end; interpreted kernels run the same with any of them.
       cost_estimate: what the kernel costs: for XLA's scheduler, and for `pl.estimate_cost`.
@@ -103,7 +105,6 @@ def pallas_call(
     fixed = dict(
         out_avals=out_avals,
         debug=debug,
-        interpret=interpret,
         mesh=None,
         compiler_params=compiler_params,
         cost_estimate=cost_estimate,
@@ -131,7 +132,13 @@ def pallas_call(
             lax.convert_element_type(d, np.int32) for d in grid_spec.grid if not isinstance(d, int)
         ]
         outs = pallas_call_p.bind(
-            *sizes, *flat, jaxpr=jaxpr, grid_mapping=mapping, input_output_aliases=aliases, **fixed
+            *sizes,
+            *flat,
+            jaxpr=jaxpr,
+            grid_mapping=mapping,
+            input_output_aliases=aliases,
+            interpret=interpret_option(interpret),
+            **fixed,
         )
         return tree_unflatten(out_tree, outs)
 

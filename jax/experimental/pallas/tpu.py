@@ -15,6 +15,12 @@ from jax._src.pallas.mosaic.core import (
     PrefetchScalarGridSpec as PrefetchScalarGridSpec,
     SideEffectType as SideEffectType,
 )
+from jax._src.pallas.mosaic.interpret.params import (
+    InterpretParams as InterpretParams,
+    force_tpu_interpret_mode as force_tpu_interpret_mode,
+    reset_tpu_interpret_mode_state as reset_tpu_interpret_mode_state,
+    set_tpu_interpret_mode as set_tpu_interpret_mode,
+)
 from jax._src.pallas.mosaic.meshes import (
     CoreType as CoreType,
     create_tensorcore_mesh as create_tensorcore_mesh,

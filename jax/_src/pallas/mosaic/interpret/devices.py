@@ -1,0 +1,127 @@
+"""Devices: how they come together to run a kernel, and how kernels name them."""
+
+from __future__ import annotations
+
+import collections
+import threading
+import weakref
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from jax._src.pallas.semaphores import DeviceId, DeviceIdType
+from jax._src.pallas.threaded.views import int_of
+
+
+class _Arrival:
+    """What a device has brought, and what it is given back."""
+
+    def __init__(self, args: Sequence[Any]):
+        self.args = args
+        self.done = threading.Event()
+        self.result: Any = None
+        self.error: BaseException | None = None
+
+
+class Gathering:
+    """One application of a kernel in a program that several devices run, each with a thread of its own.
+
+    The thread that comes last runs the kernel for all.
+
+    Args:
+      num_devices: the number of devices.
+      run: function from a list of what each device brings to a list of what each gets.
+    """
+
+    def __init__(self, num_devices: int, run: Callable[[list[Any]], Sequence[Any]]):
+        self.run = run
+        # A device may come again for the next run before another has come for this one.
+        self.waiting: list[collections.deque[_Arrival]] = [
+            collections.deque() for _ in range(num_devices)
+        ]
+        self.lock = threading.Lock()
+        _gatherings.add(self)
+
+    def __call__(self, device: int, args: Sequence[Any]) -> Any:
+        """Wait for the other devices, and return what this one gets."""
+        own = _Arrival(args)
+        with self.lock:
+            self.waiting[device].append(own)
+            together = all(self.waiting)
+            arrivals = [w.popleft() for w in self.waiting] if together else []
+        if together:
+            try:
+                for a, result in zip(arrivals, self.run([a.args for a in arrivals])):
+                    a.result = result
+            except BaseException as e:
+                for a in arrivals:
+                    a.error = e
+            for a in arrivals:
+                a.done.set()
+        own.done.wait()
+        if own.error is not None:
+            raise own.error
+        return own.result
+
+    def forget(self) -> None:
+        """Let the devices that wait end with an error."""
+        with self.lock:
+            for waiting in self.waiting:
+                for a in waiting:
+                    a.error = RuntimeError("The state of TPU interpret mode was reset.")
+                    a.done.set()
+                waiting.clear()
+
+
+_gatherings: weakref.WeakSet[Gathering] = weakref.WeakSet()
+
+
+def forget_waiting() -> None:
+    """Forget devices that wait for others."""
+    for g in list(_gatherings):
+        g.forget()
+
+
+def position_of(
+    device_id: DeviceId, device_id_type: DeviceIdType, sizes: Mapping[Any, int],
+    all_sizes: Mapping[Any, int], here: Mapping[Any, int],
+) -> dict[Any, int]:  # fmt: skip
+    """Return the coordinates that a kernel names, along the axes of the mesh of devices and of that of cores.
+
+    Args:
+      device_id: an integer, a tuple of coordinates, or a dictionary of coordinates by axis names.
+      device_id_type: what an integer or a tuple means.
+      sizes: the sizes of the axes of the mesh of devices.
+      all_sizes: those, and the sizes of the axes of the mesh of cores.
+      here: the coordinates of the core that asks; axes that are not named have the same.
+
+    Raises:
+      ValueError: if there is no such device.
+    """
+    out = dict(here)
+    if isinstance(device_id, Mapping):
+        for name, value in device_id.items():
+            group = name if isinstance(name, tuple) else (name,)
+            unknown = [n for n in group if n not in here]
+            if unknown:
+                raise ValueError(f"device_id has axes {unknown}, the meshes have {list(here)}.")
+            out.update(_unraveled(int_of(value), {n: all_sizes[n] for n in group}))
+        return out
+    given = list(device_id) if isinstance(device_id, (tuple, list)) else [device_id]
+    if device_id_type is DeviceIdType.LOGICAL or (not sizes and len(given) == 1):
+        (number,) = given
+        return out | _unraveled(int_of(number), sizes)
+    if len(given) != len(sizes):
+        raise ValueError(
+            f"device_id has {len(given)} coordinates, but the mesh has {len(sizes)} axes: {list(sizes)}."
+        )
+    return out | {n: int_of(i) for n, i in zip(sizes, given)}
+
+
+def _unraveled(number: int, sizes: Mapping[Any, int]) -> dict[Any, int]:
+    out: dict[Any, int] = {}
+    rest = number
+    for name, size in reversed(list(sizes.items())):
+        rest, out[name] = divmod(rest, size)
+    if rest:
+        raise ValueError(f"There is no device {number} in a mesh of axes {dict(sizes)}.")
+    return out
