@@ -66,6 +66,7 @@ class Slice:
         """Whether it selects all elements of a dimension of the given size."""
         return (
             not self.is_dynamic_start
+            and not self.is_dynamic_size
             and self.start == 0
             and self.size == size
             and (self.stride == 1 or size <= 1)

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from jax._src import core
-from jax._src.core import ClosedJaxpr, Jaxpr, Primitive
+from jax._src.core import ClosedJaxpr, Jaxpr
 from jax._src.lax import lax, slicing
 from jax._src.lax.control_flow import loops
 from jax._src.lax.parallel import axis_index_p
@@ -26,6 +26,7 @@ from jax._src.pallas.blocks import (
     Squeezed,
 )
 from jax._src.pallas.global_refs import with_global_refs_as_arguments
+from jax._src.pallas.grid_values import GridValue, with_grid_values
 from jax._src.pallas.grids import GridMapping, dynamic_grid_dim
 from jax._src.pallas.primitives import num_programs_p, program_id_p
 from jax._src.pallas.values import initial_value, uninitialized, uninitialized_scalar
@@ -268,65 +269,11 @@ def _run_kernel(
 ) -> list[Any]:
     """Return what the references of a kernel hold after it has run at a point of the grid."""
     axes = mapping.kernel_axes
-    known: dict[_GridValue, Any] = {(program_id_p, k): index[i] for k, i in enumerate(axes)}
+    known: dict[GridValue, Any] = {(program_id_p, k): index[i] for k, i in enumerate(axes)}
     known |= {(num_programs_p, k): grid[i] for k, i in enumerate(axes)}
     if mapping.grid_names is not None:
         known |= {(axis_index_p, mapping.grid_names[i]): index[i] for i in axes}
-    placed = _with_values(ClosedJaxpr(jaxpr), known)
+    placed = with_grid_values(ClosedJaxpr(jaxpr), known)
     which = [type(v.aval) is core.AbstractRef for v in jaxpr.invars]
     _, env = eval_discharged(placed.jaxpr, placed.consts, args, which, True)
     return [env[v] for v in placed.jaxpr.invars]
-
-
-# A primitive without operands whose value the grid says, and its axis: a number or a name.
-_GridValue = tuple[Primitive, Any]
-
-
-def _grid_value(eqn: Any) -> _GridValue | None:
-    p = eqn.primitive
-    if p is program_id_p or p is num_programs_p:
-        return p, eqn.params["axis"]
-    return (p, eqn.params["axis_name"]) if p is axis_index_p else None
-
-
-def _with_values(closed: ClosedJaxpr, known: dict[_GridValue, Any]) -> ClosedJaxpr:
-    """Put values in place of `program_id`, `num_programs` and `axis_index`, also in nested jaxprs.
-
-    The values are constants of the new jaxprs. Where a primitive with a jaxpr is applied, those that
-    are tracers become its operands.
-    """
-    if not _asks_for_grid(closed.jaxpr):
-        return closed
-    constants: dict[Any, Any] = {}
-    eqns = []
-    for eqn in closed.jaxpr.eqns:
-        if (asked := _grid_value(eqn)) in known:
-            (out,) = eqn.outvars
-            constants[out] = _int32(known[asked])
-            continue
-        if any(map(_asks_for_grid, core.jaxprs_in_params(eqn.params))):
-            eqn = eqn.replace(params={k: _in_param(v, known) for k, v in eqn.params.items()})
-        eqns.append(eqn)
-    jaxpr = closed.jaxpr.replace(
-        constvars=[*closed.jaxpr.constvars, *constants],
-        eqns=eqns,
-        debug_info=closed.jaxpr.debug_info.with_unknown_names(),
-    )
-    return ClosedJaxpr(jaxpr, [*closed.consts, *constants.values()])
-
-
-def _in_param(value: Any, known: dict[_GridValue, Any]) -> Any:
-    if isinstance(value, ClosedJaxpr):
-        return _with_values(value, known)
-    if isinstance(value, (tuple, list)) and any(isinstance(v, ClosedJaxpr) for v in value):
-        items = [_in_param(v, known) for v in value]
-        return type(value)(*items) if hasattr(value, "_fields") else type(value)(items)
-    return value
-
-
-@core.cached_on_jaxpr
-def _asks_for_grid(jaxpr: Jaxpr) -> bool:
-    return any(
-        _grid_value(eqn) is not None or any(map(_asks_for_grid, core.jaxprs_in_params(eqn.params)))
-        for eqn in jaxpr.eqns
-    )

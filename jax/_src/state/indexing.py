@@ -337,6 +337,9 @@ def _name(x: Any, context: Any) -> str:
 
 def _print_slice(s: Slice, size: int, context: Any) -> str:
     stride = "" if s.stride == 1 else f":{s.stride}"
+    if s.is_dynamic_size:
+        start = _name(s.start, context)
+        return f"{start}:{start}+{_name(s.size, context)}{stride}"
     if s.is_dynamic_start:
         start = _name(s.start, context)
         return f"{start}:{start}+{s.size * s.stride}{stride}"

@@ -34,11 +34,21 @@ from jax._src.pallas.mosaic.packing import (
     store as store,
     unpack_elementwise as unpack_elementwise,
 )
+from jax._src.pallas.mosaic.pipeline.buffered_ref import (
+    BufferedRef as BufferedRef,
+    BufferedRefBase as BufferedRefBase,
+    BufferType as BufferType,
+)
+from jax._src.pallas.mosaic.pipeline.emit import (
+    emit_pipeline as emit_pipeline,
+    emit_pipeline_with_allocations as emit_pipeline_with_allocations,
+)
 from jax._src.pallas.mosaic.primitives import bitcast as bitcast, roll as roll
 from jax._src.pallas.mosaic.semaphore_types import (
     SemaphoreType as SemaphoreType,
     dma_semaphore as dma_semaphore,
 )
+from jax._src.pallas.mosaic.tiling import Tiling as Tiling
 from jax._src.pallas.mosaic.tpu_info import (
     ChipVersion as ChipVersion,
     TpuInfo as TpuInfo,

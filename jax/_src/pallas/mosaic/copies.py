@@ -12,11 +12,12 @@ from typing import Any
 
 import numpy as np
 
-from jax._src import core, pretty_printer as pp, traceback_util
+from jax._src import core, dtypes, pretty_printer as pp, traceback_util
 from jax._src.core import Primitive, ReadEffect, WriteEffect, typeof
 from jax._src.lax import lax, slicing
 from jax._src.lax.parallel import all_gather, axis_index
 from jax._src.pallas.mosaic.semaphore_types import SemaphoreType
+from jax._src.pallas.mosaic.traced_sizes import read, shape_and_dtype, view_shape, written
 from jax._src.pallas.primitives import run_scoped
 from jax._src.pallas.semaphores import (
     DeviceId,
@@ -25,9 +26,9 @@ from jax._src.pallas.semaphores import (
     logical_device_id,
     mesh_axis_sizes,
 )
-from jax._src.state.primitives import apply_transforms, update_view
+from jax._src.state.primitives import update_view
 from jax._src.state.rules import ref_view_doc
-from jax._src.state.types import ref_and_transforms, transform_type
+from jax._src.state.types import ref_and_transforms
 from jax._src.tree_util import PyTreeDef, tree_flatten, tree_leaves, tree_unflatten
 
 traceback_util.register_exclusion(__file__)
@@ -109,29 +110,36 @@ def _pair(ref: Any) -> tuple[Any, tuple[Any, ...]]:
     return ref_and_transforms(ref, "make_async_copy")
 
 
-def _type(ref: Any) -> Any:
+def _type(ref: Any) -> tuple[tuple[Any, ...], Any]:
     ref, transforms = _pair(ref)
-    return transform_type(transforms, typeof(ref).inner_aval)  # type: ignore[attr-defined]
+    return shape_and_dtype(transforms, typeof(ref).inner_aval)  # type: ignore[attr-defined]
+
+
+def _shown(ty: tuple[tuple[Any, ...], Any]) -> str:
+    shape, dtype = ty
+    sizes = ",".join([str(d) if isinstance(d, int) else "?" for d in shape])
+    return f"{dtypes.dtype_name(dtype)}[{sizes}]"
 
 
 def _checked(copy: AsyncCopyDescriptor) -> AsyncCopyDescriptor:
     src, dst = _type(copy.src_ref), _type(copy.dst_ref)
-    if src.dtype != dst.dtype:
+    if src[1] != dst[1]:
         raise ValueError(
-            f"DMA source and target must have the same dtype, got {src.str_short()} and {dst.str_short()}: a copy does not convert."
+            f"DMA source and target must have the same dtype, got {_shown(src)} and {_shown(dst)}: a copy does not convert."
         )
-    static = all(isinstance(d, int) for d in (*src.shape, *dst.shape))
-    if static and tuple(src.shape) != tuple(dst.shape):
+    sizes = zip(src[0], dst[0])
+    differ = any([isinstance(a, int) and isinstance(b, int) and a != b for a, b in sizes])
+    if len(src[0]) != len(dst[0]) or differ:
         raise ValueError(
-            f"DMA source and target must have the same shape, got {src.str_short()} and {dst.str_short()}: index one of them by .at[...]."
+            f"DMA source and target must have the same shape, got {_shown(src)} and {_shown(dst)}: index one of them by .at[...]."
         )
     for sem in (copy.dst_sem, copy.src_sem):
         if sem is None:
             continue
-        aval = _type(sem)
-        if not isinstance(aval.dtype, SemaphoreTy) or aval.shape:
+        shape, dtype = _type(sem)
+        if not isinstance(dtype, SemaphoreTy) or shape:
             raise ValueError(
-                f"A copy counts on one semaphore of type pltpu.SemaphoreType.DMA, got {aval.str_short()}: index it by .at[i]."
+                f"A copy counts on one semaphore of type pltpu.SemaphoreType.DMA, got {_shown((shape, dtype))}: index it by .at[i]."
             )
     return copy
 
@@ -248,8 +256,13 @@ dma_wait_p.ref_primitive = True
 # Copies in programs of XLA
 
 
-def _amount(aval: Any) -> Any:
-    return np.int32(math.prod(aval.shape))
+def _amount(shape: tuple[Any, ...]) -> Any:
+    """Return what a copy counts: its elements."""
+    count: Any = np.int32(math.prod([d for d in shape if isinstance(d, int)]))
+    for d in shape:
+        if not isinstance(d, int):
+            count = lax.mul(count, lax.convert_element_type(d, np.int32))
+    return count
 
 
 def _start_discharge(
@@ -259,15 +272,15 @@ def _start_discharge(
     src, dst, recv, send, device_id = tree_unflatten(tree, args)
     places = _positions(tree)
     new: list[Any] = [None] * len(args)
-    value = apply_transforms(*src)
-    count = _amount(typeof(value))
+    value = read(src, dst)
+    count = _amount(view_shape(src))
     if send is None:
-        new[places[1]] = update_view(*dst, value, add)
+        new[places[1]] = written(dst, value, add, src)
         new[places[2]] = update_view(*recv, count, True)
         return tuple(new), []
     sizes = mesh_axis_sizes()
     arrives, value = _arriving(value, device_id, device_id_type, sizes)
-    updated = update_view(*dst, value, add)
+    updated = written(dst, value, add, src)
     new[places[1]] = lax.select(lax.broadcast(arrives, updated.shape), updated, dst[0])
     arrived = lax.select(arrives, count, np.int32(0))
     new[places[2]] = update_view(*recv, arrived, True)
@@ -299,8 +312,7 @@ def _wait_discharge(
 ) -> Any:
     _, dst, sem, _, _ = tree_unflatten(tree, args)
     new: list[Any] = [None] * len(args)
-    count = _amount(typeof(apply_transforms(*dst)))
-    new[_positions(tree)[2]] = update_view(*sem, lax.neg(count), True)  # type: ignore[call-overload]
+    new[_positions(tree)[2]] = update_view(*sem, lax.neg(_amount(view_shape(dst))), True)  # type: ignore[call-overload]
     return tuple(new), []
 
 
