@@ -1,4 +1,4 @@
-"""The benchmarks of kernels in Python (Pallas), interpreted and lowered for TPUs."""
+"""The benchmarks of kernels in Python (Pallas), interpreted and lowered for TPUs and GPUs."""
 
 import functools
 import subprocess
@@ -117,6 +117,21 @@ def lower_splash_attention():
     def call():
         derivative = jax.grad(lambda q, k, v: attention(q, k, v).sum(), (0, 1, 2))
         return jax.jit(derivative).trace(x, x, x).lower(lowering_platforms=("tpu",))
+
+    return call
+
+
+@timed("kernels", "trace and lower flash attention and its derivative for GPUs", mark=0.5)
+def lower_attention_for_gpus():
+    from jax.experimental.pallas.ops.gpu.attention import BlockSizes, mha
+
+    sizes = BlockSizes(*[64] * 6)
+    attention = functools.partial(mha, segment_ids=None, causal=True, block_sizes=sizes)
+    x = jax.ShapeDtypeStruct((2, 1024, 4, 64), jnp.bfloat16)
+
+    def call():
+        derivative = jax.grad(lambda q, k, v: attention(q, k, v).sum(), (0, 1, 2))
+        return jax.jit(derivative).trace(x, x, x).lower(lowering_platforms=("cuda",))
 
     return call
 
