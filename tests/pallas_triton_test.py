@@ -1,5 +1,7 @@
 """Kernels for GPUs by Triton: the modules are the reference's; where kernels are interpreted, and errors."""
 
+import functools
+
 import numpy as np
 import pallas_triton_scenarios as s
 import pytest
@@ -139,6 +141,16 @@ def _applied(function, *args, **options):
 def test_errors(function, error, words):
     with pytest.raises(error, match=f"(?s){words}"):
         function()
+
+
+@pytest.mark.parametrize("preset", [p for p in lax.DotAlgorithmPreset if "F8" in p.name])
+def test_algorithms_for_floats_of_eight_bits(preset):
+    dot = functools.partial(lax.dot, precision=preset, preferred_element_type=jnp.float32)
+    x, y = [s.like(32, 32, dtype=t) for t in (jnp.float8_e4m3fn, jnp.float8_e5m2)]
+    operations = s.applied(dot, x, y)
+    assert operations["tt.dot tensor<32x32xf8E4M3FN> tensor<32x32xf32> 2 : i32"] == 1, operations
+    with pytest.raises(NotImplementedError, match=f"by the algorithm {preset.name}"):
+        s.applied(dot, s.like(32, 32), s.like(32, 32))
 
 
 def test_errors_name_the_line_of_the_kernel():

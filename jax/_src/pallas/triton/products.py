@@ -27,6 +27,13 @@ _PARTS = {
     _Preset.BF16_BF16_F32_X6: ((2, 0), (0, 2), (1, 1), (1, 0), (0, 1)),
     _Preset.BF16_BF16_F32_X9: ((2, 2), (2, 1), (1, 2), (2, 0), (0, 2), (1, 1), (1, 0), (0, 1)),
 }
+# Algorithms for operands of eight bits, and whether they may add up with fewer bits.
+_OF_FLOAT8 = {
+    _Preset.ANY_F8_ANY_F8_F32: False,
+    _Preset.ANY_F8_ANY_F8_F32_FAST_ACCUM: True,
+    _Preset.ANY_F8_ANY_F8_ANY: False,
+    _Preset.ANY_F8_ANY_F8_ANY_FAST_ACCUM: True,
+}
 
 
 @rule(lax.dot_general_p)
@@ -70,6 +77,9 @@ def _product(
         result = _accumulator(own, preferred)
         mode = _input_precision(precision)
         return _single(kernel, a, b, None, shape, result, mode), result
+    if algorithm in _OF_FLOAT8:
+        imprecise = a.type.shape[-1] if _OF_FLOAT8[algorithm] else 0
+        return _single(kernel, a, b, None, shape, _float32, None, imprecise), _float32
     own, result, mode = types
     k_a, k_b = _shapes_of(a, b)
     if algorithm in _PARTS:
@@ -92,12 +102,15 @@ def _shapes_of(a: Any, b: Any) -> list[tuple[int, ...]]:
     return [tuple(x.type.shape) for x in (a, b)]
 
 
-def _single(kernel: Kernel, a: Any, b: Any, c: Any, shape: Any, dtype: Any, mode: Any) -> Any:
+def _single(
+    kernel: Kernel, a: Any, b: Any, c: Any, shape: Any, dtype: Any, mode: Any, imprecise: int = 0
+) -> Any:
+    """Emit a product; of `imprecise` terms the device may add up with fewer bits than float32 has."""
     if c is None:
         c = kernel.full(0.0 if is_float(dtype) else 0, shape, dtype)
     if mode is None:
         mode = tt.InputPrecision.IEEE
-    return tt.dot(a, b, c, input_precision=mode, max_num_imprecise_acc=0)
+    return tt.dot(a, b, c, input_precision=mode, max_num_imprecise_acc=imprecise)
 
 
 def _types_of(algorithm: Any, a_aval: Any, b_aval: Any) -> tuple[Any, Any, Any] | None:
@@ -105,6 +118,9 @@ def _types_of(algorithm: Any, a_aval: Any, b_aval: Any) -> tuple[Any, Any, Any] 
     if algorithm is None or algorithm is _Preset.DEFAULT:
         return None
     float16 = np.dtype(np.float16)
+    operands = (a_aval.dtype, b_aval.dtype)
+    if algorithm in _OF_FLOAT8 and all([d.itemsize == 1 and is_float(d) for d in operands]):
+        return (operands, _float32, None)
     found = {
         _Preset.F16_F16_F16: (float16, float16, None),
         _Preset.F16_F16_F32: (float16, _float32, None),
