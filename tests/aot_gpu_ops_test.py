@@ -7,7 +7,13 @@ import pytest
 import jax
 import jax.numpy as jnp
 from jax.experimental import topologies
-from jax.experimental.pallas.ops.gpu import attention, layer_norm, softmax
+from jax.experimental.pallas.ops.gpu import (
+    attention,
+    decode_attention,
+    layer_norm,
+    paged_attention,
+    softmax,
+)
 
 pytestmark = pytest.mark.aot("cuda")
 
@@ -27,9 +33,22 @@ def mha(q, k, v):
     return attention.mha(q, k, v, ids, causal=True, block_sizes=BLOCKS)
 
 
+def decode(q, k, v):
+    return decode_attention.gqa(q, k, v, 3, 35, block_k=16, k_splits=2)
+
+
+def page(q, k, v):
+    tables = jnp.zeros((1, 4), jnp.int32)
+    return paged_attention.paged_attention(
+        q, k, v, tables, jnp.full(1, 50), pages_per_compute_block=1, attn_logits_soft_cap=2.0
+    )
+
+
 OPERATIONS = {
     "attention": (derivatives(mha), [like(1, 40, 2, 16), *[like(1, 40, 1, 16)] * 2], 3),
     "layer_norm": (derivatives(layer_norm.layer_norm), [like(3, 100), like(100), like(100)], 3),
+    "decoding": (decode, [like(1, 2, 16), *[like(1, 40, 1, 16)] * 2], 1),
+    "paging": (page, [like(1, 2, 16), *[like(1, 3, 16, 16)] * 2], 1),
     "softmax": (softmax.softmax, [like(3, 100)], 1),
 }
 
