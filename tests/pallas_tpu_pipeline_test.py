@@ -250,6 +250,82 @@ def test_errors():
     fails(ValueError, "Block shape must be", pltpu.BufferedRef.input, pl.BlockSpec(), np.float32)
 
 
+EQUATIONS = [
+    ("a(bc)->abc", (10, 20), dict(b=4)),
+    ("abc->(ba)c", (4, 5, 6), {}),
+    ("ab(cd)->cabd", (2, 3, 8), dict(c=2)),
+    ("a b -> b a", (2, 3), {}),
+    ("a()b->ba()", (2, 1, 3), {}),
+]
+
+
+def test_einshape():
+    shapes = [(10, 4, 5), (20, 6), (2, 2, 3, 4), (3, 2), (3, 2, 1)]
+    for (equation, shape, sizes), expected in zip(EQUATIONS, shapes):
+        assert pltpu.einshape(equation, jnp.zeros(shape), **sizes).shape == expected
+    x = np.arange(24).reshape(2, 12)
+    moved = pltpu.einshape("a(bc)->b(ca)", jnp.asarray(x), b=3)
+    np.testing.assert_array_equal(moved, x.reshape(2, 3, 4).transpose(1, 2, 0).reshape(3, 8))
+    for equation, message in [
+        ("ab", "one '->'"), ("ab->abc", "same names"), ("aab->ab", "twice"), ("a(bc)->abc", "not known"),
+        ("((ab)c)->abc", r"Unexpected '\('"), ("a(b->ab", "Unmatched"), ("a->a", "for 1 dimensions"), ("a1->a", "Unexpected"),
+    ]:  # fmt: skip
+        with pytest.raises(ValueError, match=message):
+            pltpu.einshape(equation, jnp.zeros((2, 6)))
+    with pytest.raises(ValueError, match="is not divided"):
+        pltpu.einshape("a(bc)->abc", jnp.zeros((2, 6)), b=4)
+    with pytest.raises(ValueError, match=r"\['q'\]"):
+        pltpu.einshape("ab->ba", jnp.zeros((2, 6)), q=4)
+
+
+def test_einshape_that_keeps_tiles():
+    def in_kernel(equation, shape, **sizes):
+        def kernel(x_ref):
+            pltpu.einshape(equation, x_ref[...], True, **sizes)
+
+        jax.eval_shape(pl.pallas_call(kernel, (), interpret=True), jnp.zeros(shape))
+
+    in_kernel("(ab)c->abc", (16, 128), a=2)
+    in_kernel("a(bc)->bac", (8, 256), b=2)
+    for equation, sizes in [("(ab)c->abc", dict(a=4)), ("ab->ba", {}), ("a(bc)->bac", dict(b=2))]:
+        with pytest.raises(ValueError, match="moves elements of tiles"):
+            in_kernel(equation, (16, 128), **sizes)
+
+
+def hinted(x_ref, o_ref):
+    pltpu.touch(o_ref)
+    pltpu.touch(x_ref.at[:8])
+    pltpu.trace_value("first", jnp.sum(x_ref[...]))
+    o_ref[...] = x_ref[...]
+
+
+def test_hints():
+    np.testing.assert_array_equal(pl.pallas_call(hinted, like(X), interpret=True)(X), X)
+    lowered = jax.jit(pl.pallas_call(hinted, like(X))).trace(X).lower(lowering_platforms=("tpu",))
+    assert "tpu_custom_call" in lowered.as_text()
+    with pytest.raises(ValueError, match="scalar of type int32 or float32"):
+        pltpu.trace_value("x", jnp.zeros(2))
+
+
+@pytest.mark.parametrize("cores", [1, 2])
+def test_cores_that_wait_for_each_other(cores):
+    mesh = pltpu.create_tensorcore_mesh("core", num_cores=cores)
+
+    def kernel(o_ref, sem):
+        @pltpu.run_on_first_core("core")
+        def _():
+            pltpu.sync_copy(o_ref.at[0], o_ref.at[1])
+
+        pltpu.core_barrier(sem, core_axis_name="core")
+        pltpu.core_barrier(sem, core_axis_name="core")
+
+    run = pl.kernel(
+        kernel, out_type=jax.ShapeDtypeStruct((2, 128), jnp.float32), mesh=mesh, interpret=pltpu.InterpretParams(),
+        scratch_types=[pltpu.SemaphoreType.REGULAR],
+    )  # fmt: skip
+    assert run().shape == (2, 128)
+
+
 def compiled(call, *args):
     device = topologies.get_topology_desc("v5e:2x2", "tpu").devices[0]
     sharding = SingleDeviceSharding(device)

@@ -1,5 +1,7 @@
 """Kernels for TPUs."""
 
+from jax._src.pallas.einshape import einshape as einshape
+from jax._src.pallas.mosaic import core as core
 from jax._src.pallas.mosaic.copies import (
     async_copy as async_copy,
     async_remote_copy as async_remote_copy,
@@ -15,6 +17,11 @@ from jax._src.pallas.mosaic.core import (
     PrefetchScalarGridSpec as PrefetchScalarGridSpec,
     SideEffectType as SideEffectType,
 )
+from jax._src.pallas.mosaic.helpers import (
+    core_barrier as core_barrier,
+    run_on_first_core as run_on_first_core,
+)
+from jax._src.pallas.mosaic.hints import touch as touch, trace_value as trace_value
 from jax._src.pallas.mosaic.interpret.params import (
     InterpretParams as InterpretParams,
     force_tpu_interpret_mode as force_tpu_interpret_mode,

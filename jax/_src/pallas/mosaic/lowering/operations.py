@@ -13,6 +13,7 @@ from jax._src.lib.mlir import ir
 from jax._src.lib.mlir.dialects import memref, vector
 from jax._src.lib.mosaic import tpu
 from jax._src.pallas.kernel_rules import RuleContext
+from jax._src.pallas.mosaic.hints import touch_p, trace_value_p
 from jax._src.pallas.mosaic.lowering.kernel import rule
 from jax._src.pallas.mosaic.lowering.shapes import bitcast
 from jax._src.pallas.mosaic.packing import (
@@ -78,6 +79,17 @@ def _prng_random_bits(ctx: RuleContext, *, shape: Any) -> Any:
 @rule(delay_p)
 def _delay(ctx: RuleContext, nanos: Any) -> list[Any]:
     tpu.delay(nanos)
+    return []
+
+
+@rule(touch_p)
+def _touch(ctx: RuleContext, ref: Any) -> list[Any]:
+    return []
+
+
+@rule(trace_value_p)
+def _trace_value(ctx: RuleContext, x: Any, *, label: str) -> list[Any]:
+    tpu.trace_value(x, label)
     return []
 
 
