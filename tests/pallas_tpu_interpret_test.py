@@ -8,7 +8,9 @@ import pytest
 import jax
 import jax.numpy as jnp
 from jax import lax
-from jax.experimental import pallas as pl
+from jax._src.pallas.mosaic.interpret.memory import padded_shape
+from jax._src.pallas.mosaic.interpret.params import LoggingMode
+from jax.experimental import checkify, pallas as pl
 from jax.experimental.pallas import tpu as pltpu
 from jax.sharding import PartitionSpec as P
 
@@ -226,6 +228,79 @@ def test_out_of_bounds():
     np.testing.assert_array_equal(call(from_row, x, **options)(jnp.array([0]), x), x)
 
 
+def test_bounds_of_tiles():
+    # The oracle's buffers end at the same elements.
+    device = jax.sharding.AbstractDevice(platform="tpu", device_kind="TPU v5 lite", num_cores=1)
+    mesh = jax.sharding.AbstractMesh((1,), ("tpu",), abstract_device=device)
+    chip = pltpu.get_tpu_info_for_chip(pltpu.ChipVersion.TPU_V5E, 1)
+    for dtype, shape, expected in (
+        (f32, (5, 100), (8, 128)), (f32, (1, 100), (1, 128)), (f32, (2, 10), (2, 128)),
+        (jnp.bfloat16, (3, 128), (4, 128)), (jnp.bfloat16, (1, 128), (2, 128)),
+        (jnp.bfloat16, (9, 130), (16, 256)), (jnp.int8, (3, 128), (4, 128)),
+        (jnp.int8, (17, 128), (24, 128)), (jnp.int8, (33, 128), (40, 128)), (f32, (100,), (128,)),
+    ):  # fmt: skip
+        assert padded_shape(shape, jnp.dtype(dtype), chip) == expected
+
+    def kernel(i_ref, x_ref, o_ref):
+        o_ref[...] = jnp.zeros((5, 128))
+        o_ref[pl.ds(i_ref[0], 5)] = x_ref[pl.ds(i_ref[0], 5)]
+
+    run = call(kernel, like((5, 128)), Params(buffer_bounds="padded"), in_specs=[SMEM, pl.BlockSpec()])  # fmt: skip
+    with jax.sharding.use_abstract_mesh(mesh):
+        assert pltpu.get_tpu_info() == chip and pltpu.is_tpu_device()
+        expected = np.concatenate([np.zeros((3, 128)), x[3:5]])
+        np.testing.assert_array_equal(run(jnp.array([3]), x[:5]), expected)
+        with pytest.raises(jax.errors.JaxRuntimeError, match="elements 4 to 9"):
+            run(jnp.array([4]), x[:5]).block_until_ready()
+    with pytest.raises(ValueError, match="Unsupported TPU device kind: cpu"):
+        run(jnp.array([3]), x[:5])
+
+
+def test_control_flow_and_references(capsys):
+    def kernel(n_ref, x_ref, o_ref, counts_ref):
+        i = pl.program_id(0)
+        sem = pl.get_global(Semaphore.REGULAR)
+        pl.semaphore_signal(sem)
+        counts_ref[0] = pl.semaphore_read(sem)
+
+        def double(carry):
+            k, total = carry
+            o_ref[k] = x_ref[k] * 2
+            return k + 1, total + o_ref[k, 0]
+
+        k, total = lax.while_loop(lambda c: c[0] < n_ref[0], double, (0, 0.0))
+
+        def add(carry, k):
+            o_ref[k] += 1.0
+            return carry + 1, k
+
+        k, ks = lax.scan(add, k, jnp.arange(2), reverse=True)
+        state = pl.run_state(lambda r: r.__setitem__(1, r[0] + total))(jnp.ones(2))
+        o_ref[3] = lax.cond(k == 6, lambda: x_ref[0] + state[1], lambda: x_ref[1])
+        pl.debug_print("{} of {}", i, pl.num_programs(0))
+
+    spec = lambda *at: pl.BlockSpec((4, 128), lambda i: (i, 0))
+    run = lambda size: call(
+        kernel, [x, like((1,), jnp.int32)], grid=(size,), in_specs=[SMEM, spec()], out_specs=[spec(), SMEM],
+    )(jnp.array([4]), x)  # fmt: skip
+    out, counts = jax.jit(run)(2)
+    expected = np.array(2 * x)
+    for b in (0, 4):
+        expected[b + 3] = x[b] + 1 + 2 * x[b : b + 4, 0].sum()
+        expected[b : b + 2] += 1
+    np.testing.assert_allclose(out, expected)
+    assert counts.tolist() == [2]
+    jax.effects_barrier()
+    printed = capsys.readouterr().out
+    assert "0 of 2" in printed and "1 of 2" in printed and "has the count 2" in printed
+
+    def checked(x_ref, o_ref):
+        checkify.check(x_ref[0, 0] > 0, "too small")
+
+    with pytest.raises(NotImplementedError, match="give pallas_call interpret=True"):
+        checkify.checkify(call(checked, x))(x)
+
+
 def test_errors_before_it_runs():
     def scoped(o_ref):
         pl.run_scoped(lambda h: pltpu.sync_copy(h, o_ref), pltpu.HBM(x.shape, f32))
@@ -358,6 +433,51 @@ def test_cores_wait_for_each_other(capsys):
         run = pl.kernel(kernel, x, mesh=MESH, scratch_types=scratch, interpret=params)
         np.testing.assert_array_equal(run(x), 2 * x + 1)
     assert capsys.readouterr().out == ""
+
+
+def test_references_changed_by_cores():
+    def run():
+        ref = jax.new_ref(x)
+
+        @pl.core_map(MESH, interpret=Params(detect_races=True))
+        def _():
+            i = lax.axis_index("core")
+            rows = ref.at[pl.ds(4 * i, 4)]
+
+            def scoped(buffer):
+                pltpu.sync_copy(rows, buffer)
+                buffer[...] += i
+                pltpu.sync_copy(buffer, rows)
+
+            pl.run_scoped(scoped, pltpu.VMEM((4, 128), f32))
+
+        return ref[...]
+
+    np.testing.assert_array_equal(jax.jit(run)(), np.concatenate([x[:4], x[4:] + 1]))
+
+
+def test_a_reference_of_all_cores(capsys):
+    def kernel(x_ref, o_ref, sem):
+        first = lax.axis_index("core") == 0
+
+        def scoped(buffer):
+            @pl.when(first)
+            def _():
+                pltpu.sync_copy(x_ref, buffer)
+                pl.semaphore_signal(sem, core_index=1)
+
+            @pl.when(~first)
+            def _():
+                pl.semaphore_wait(sem)
+                pltpu.sync_copy(buffer, o_ref)
+
+        pl.run_scoped(scoped, pltpu.VMEM((8, 128), f32), collective_axes="core")
+
+    params = Params(detect_races=True, logging_mode=LoggingMode.SEMAPHORE)
+    out = pl.kernel(kernel, x, mesh=MESH, scratch_types=[Semaphore.REGULAR], interpret=params)(x)
+    np.testing.assert_array_equal(out, x)
+    printed = capsys.readouterr().out
+    assert "core 1 of the device waits for 1 of scratch 0" in printed and "RACE" not in printed
 
 
 def on_devices(kernel, n, out, params, *args, **options):

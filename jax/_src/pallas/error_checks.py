@@ -19,15 +19,15 @@ def record_errors(record: Record, eqn: JaxprEqn, args: Sequence[Any]) -> Any:
     Only calls of `check` are looked at: elements without a value may be NaN in any operation.
 
     Raises:
-      NotImplementedError: if the kernel is compiled.
+      NotImplementedError: if the kernel is compiled, or has an interpreter of its own.
     """
     if not any([isinstance(e, ErrorEffect) for e in eqn.effects]):
         return bind(eqn, args)
     params = eqn.params
     kernel, mapping = params["jaxpr"], params["grid_mapping"]
-    if not params["interpret"]:
+    if not params["interpret"] or hasattr(params["interpret"], "run_call"):
         raise NotImplementedError(
-            "checkify does not support `check` in kernels that are compiled: give pallas_call interpret=True, in the "
+            "checkify does not support `check` in kernels that are compiled, or that threads and cores run: give pallas_call interpret=True, in the "
             f"call of {kernel.debug_info.func_src_info}."
         )
 

@@ -7,6 +7,7 @@ import enum
 from typing import Any
 
 from jax._src import dtypes
+from jax._src.mesh import get_abstract_mesh
 from jax._src.xla_bridge import devices
 
 
@@ -235,18 +236,23 @@ _KINDS = {
 }
 
 
+def _kind() -> str:
+    abstract = get_abstract_mesh().abstract_device
+    return devices()[0].device_kind if abstract is None else abstract.device_kind
+
+
 def is_tpu_device() -> bool:
-    """Return whether the default device is a TPU of a known kind."""
-    return devices()[0].device_kind in _KINDS
+    """Return whether the default device, or that of the mesh in use, is a TPU of a known kind."""
+    return _kind() in _KINDS
 
 
 def get_tpu_info() -> TpuInfo:
-    """Return what the default device has, for each TensorCore.
+    """Return what the default device has, for each TensorCore; or that of the mesh in use, if it says so.
 
     Raises:
       ValueError: if it is no TPU of a known kind.
     """
-    kind = devices()[0].device_kind
+    kind = _kind()
     if kind not in _KINDS:
         raise ValueError(
             f"Unsupported TPU device kind: {kind}. Use get_tpu_info_for_chip to ask about a device that is not there."

@@ -153,11 +153,15 @@ class Memory:
 
 def padded_shape(shape: Sequence[int], dtype: Any, chip: TpuInfo) -> tuple[int, ...]:
     """Return the shape of the tiles that a TPU stores an array in."""
-    if len(shape) < 2:
-        return tuple(shape)
+    packing = 32 // min(int(dtypes.itemsize_bits(dtype)), 32)
+    if not shape:
+        return ()
+    if len(shape) == 1:
+        unit = chip.num_lanes * packing
+        return (-(-shape[0] // unit) * unit,)
     rows, columns = shape[-2:]
     # Short arrays have tiles of fewer rows.
-    unit, most = 32 // min(dtypes.itemsize_bits(dtype), 32), chip.get_sublane_tiling(dtype)
-    while unit < min(rows, most):
+    unit = packing
+    while unit < min(rows, chip.num_sublanes):
         unit *= 2
     return (*shape[:-2], -(-rows // unit) * unit, -(-columns // chip.num_lanes) * chip.num_lanes)

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from jax._src.core import DropVar, JaxprEqn
+from jax._src.core import AbstractRef, DropVar, JaxprEqn
 from jax._src.lax.parallel import axis_index_p
 from jax._src.pallas.global_refs import get_global_p
 from jax._src.pallas.mosaic.copies import get_barrier_semaphore_p
@@ -200,16 +200,15 @@ def _run_scoped(machine: Machine, core: Core, eqn: JaxprEqn, values: list[Any]) 
 def _run_state(machine: Machine, core: Core, eqn: JaxprEqn, values: list[Any]) -> Run:
     closed = eqn.params["jaxpr"]
     args = []
-    for value, var in zip(values, closed.jaxpr.invars):
-        is_value = not isinstance(value, Buffer)
-        key = (eqn, core.count(eqn), len(args))
-        args.append(
-            Buffer(np.array(value, var.aval.dtype), f"a state of {core.name}", key)
-            if is_value
-            else value
-        )
+    for value, aval in zip(values, closed.in_avals):
+        if isinstance(aval, AbstractRef) and not isinstance(value, Buffer):
+            key = (eqn, core.count(eqn), len(args))
+            value = Buffer(np.array(value, aval.dtype), f"a state of {core.name}", key)
+        args.append(value)
     yield from run_jaxpr(machine, core, closed.jaxpr, closed.consts, args)
-    return [v if isinstance(v, Buffer) else a.array for a, v in zip(args, values)]
+    # The final values of all operands.
+    made = [isinstance(a, Buffer) and not isinstance(v, Buffer) for a, v in zip(args, values)]
+    return [a.array if m else v for a, v, m in zip(args, values, made)]
 
 
 @rule(get_global_p)
