@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from jax._src.core import JaxprEqn
+from jax._src.core import AbstractRef, JaxprEqn
 from jax._src.lax.parallel import axis_index_p
 from jax._src.pallas.mosaic_gpu import copies, memory_operations as ops, mma
 from jax._src.pallas.mosaic_gpu.copies import OOBFillMode
@@ -549,11 +549,12 @@ def _run_scoped(machine: Machine, thread: Thread, eqn: JaxprEqn, values: list[An
 def _run_state(machine: Machine, thread: Thread, eqn: JaxprEqn, values: list[Any]) -> Run:
     closed = eqn.params["jaxpr"]
     args = []
-    for value, var in zip(values, closed.jaxpr.invars):
-        is_value = not isinstance(value, Buffer)
-        args.append(Buffer(np.array(value, var.aval.dtype), "a state") if is_value else value)
+    for value, aval in zip(values, closed.in_avals):
+        is_state = isinstance(aval, AbstractRef) and not isinstance(value, Buffer)
+        args.append(Buffer(np.array(value, aval.dtype), "a state") if is_state else value)
     yield from run_jaxpr(machine, thread, closed.jaxpr, closed.consts, args)
-    return [v if isinstance(v, Buffer) else a.array for a, v in zip(args, values)]
+    made = [isinstance(a, Buffer) and not isinstance(v, Buffer) for a, v in zip(args, values)]
+    return [a.array if m else v for a, v, m in zip(args, values, made)]
 
 
 register_control_flow(rule)
