@@ -420,8 +420,8 @@ def test_cores_wait_for_each_other(capsys):
         pltpu.sync_copy(x_ref.at[rows], buffer)
         buffer[...] *= 2
         pltpu.sync_copy(buffer, o_ref.at[rows])
-        pl.semaphore_signal(sem, core_index=1 - i)
-        pl.semaphore_wait(sem)
+        pltpu.touch(buffer)
+        pltpu.core_barrier(sem, core_axis_name="core")
         # Each core adds to what the other one has written.
         rows = pl.ds((1 - i) * 4, 4)
         pltpu.sync_copy(o_ref.at[rows], buffer)

@@ -10,6 +10,7 @@ from jax._src.core import AbstractRef, DropVar, JaxprEqn
 from jax._src.lax.parallel import axis_index_p
 from jax._src.pallas.global_refs import get_global_p
 from jax._src.pallas.mosaic.copies import get_barrier_semaphore_p
+from jax._src.pallas.mosaic.hints import touch_p
 from jax._src.pallas.mosaic.interpret.machine import RULES as rule, Core, Machine
 from jax._src.pallas.mosaic.interpret.memory import Buffer
 from jax._src.pallas.mosaic.interpret.semaphores import semaphore_in, signal, wait
@@ -154,7 +155,7 @@ def _barrier(machine: Machine, core: Core, eqn: JaxprEqn, values: list[Any]) -> 
     return [core.buffers["barrier"]]
 
 
-# Random bits, and what takes time only
+# Random bits, and what takes time only or is for the compiler
 
 
 @rule(prng_seed_p)
@@ -171,7 +172,7 @@ def _random_bits(machine: Machine, core: Core, eqn: JaxprEqn, values: list[Any])
     return [bits.view(np.int32)]
 
 
-@rule(delay_p)
+@rule(delay_p, touch_p)
 def _delay(machine: Machine, core: Core, eqn: JaxprEqn, values: list[Any]) -> Run:
     yield from ()
     return []
