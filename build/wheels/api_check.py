@@ -17,9 +17,7 @@ ABSENT = (
     "jax.cloud_tpu_init",
     "jax.experimental.jax2tf",
     "jax.experimental.mosaic",
-    "jax.experimental.pallas",
     "jax.extend.mlir",
-    "jax.extend.pallas",
     "jax.tools",
 )
 # Names that modules import for themselves.
