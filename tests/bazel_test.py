@@ -613,7 +613,7 @@ def test_requirements_are_resolved_by_a_pinned_program(monkeypatch):
     pinned = (ROOT / environment.LOCKS / "uv.txt").read_text()
     assert re.match(r"uv==[\d.]+( \\\n +--hash=sha256:[0-9a-f]{64})+\n$", pinned)
     written = [command[-1] for command in commands[2:]]
-    names = ("lock", "oracle", "bazel", "plugins", "aot", "libraries", "remote", "release")
+    names = ("lock", "oracle", "bazel", "plugins", "aot", "libraries", "torch", "remote", "release")
     assert written == [f"{name}-3.12.txt" for name in (*names, "matrix-oldest")]
 
 

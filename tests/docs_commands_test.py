@@ -11,7 +11,7 @@ import pytest
 
 ROOT = Path(__file__).absolute().parent.parent
 PAGES = [
-    *(ROOT / "docs" / f"{name}.md" for name in ("accelerators", "building", "libraries", "releases", "remote_execution", "rocm", "testing")),
+    *(ROOT / "docs" / f"{name}.md" for name in ("accelerators", "building", "cpu_speed", "libraries", "releases", "remote_execution", "rocm", "testing")),
     *(ROOT / name for name in ("CONTRIBUTING.md", "README.md", "ci/README.md", "ci/containers/README.md", "tests/README.md")),
 ]  # fmt: skip
 START = re.compile(

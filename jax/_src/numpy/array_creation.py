@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from jax._src import core, dtypes
+from jax._src import config, core, dtypes
 from jax._src.api import vmap
 from jax._src.array import ArrayImpl
 from jax._src.basearray import Array
@@ -110,20 +110,39 @@ def _filled(name, shape, value, dtype, device, out_sharding):
     shape = canonicalize_shape(shape)
     dtype = user_dtype(dtype, name)
     if device is None and out_sharding is None:
-        if not isinstance(dtype, np.dtype) or core.trace_ctx.trace is not core.eval_trace:
-            return lax.full(shape, value, dtype)
-        return _constant(shape=shape, value=value, dtype=dtype)
+        if isinstance(dtype, np.dtype) and _is_free():
+            return _constant(shape, value, dtype)
+        return lax.full(shape, value, dtype)
     if device is not None and core.trace_ctx.trace is not core.eval_trace:
         return placed_constant(name, lax.full(shape, value, dtype), device, out_sharding)
     return lax.full(shape, value, dtype, sharding=util.placement(name, device, out_sharding))
 
 
-def _constant_impl(*, shape, value, dtype):
-    return lax.full(shape, value, dtype)
+_MAX_PROGRAMS = 4096
+_programs: dict[Any, Callable[[], Array]] = {}
 
 
-# Eager zeros and ones: a program without operands.
-_constant = inline_jit(_constant_impl, static_argnames=("shape", "value", "dtype"))
+def _constant(shape, value, dtype):
+    """Zeros or ones, outside of transformations: the result of a program without operands."""
+    key = (shape, value, dtype)
+    program = _programs.get(key)
+    if program is None:
+
+        def make():
+            return lax.full(shape, value, dtype)
+
+        make.__name__ = make.__qualname__ = "ones" if value else "zeros"
+        make._apply_primitive = True  # type: ignore[attr-defined]  # as an operation
+        if len(_programs) >= _MAX_PROGRAMS:
+            _programs.clear()
+        program = _programs[key] = inline_jit(make)
+    return program()
+
+
+def _is_free() -> bool:
+    """Whether eager constants may be made without a transfer: a guard of transfers is told of them as JAX does."""
+    guard = config.transfer_guard_host_to_device.value
+    return core.trace_ctx.trace is core.eval_trace and (guard is None or guard == "allow")
 
 
 @export
@@ -263,11 +282,11 @@ def _filled_like(name, a, value, dtype, shape, device, out_sharding):
         and out_sharding is None
         and type(value) is int
         and 0 <= value <= 1
-        and core.trace_ctx.trace is core.eval_trace
+        and _is_free()
         and not (a.committed or a.weak_type)
         and isinstance(a.dtype, np.dtype)
     ):
-        return _constant(shape=a.shape, value=value, dtype=a.dtype)
+        return _constant(a.shape, value, a.dtype)
     if not (hasattr(a, "dtype") and hasattr(a, "shape")):
         check_arraylike(name, a)
         a = util.lower_jax_array(a)
