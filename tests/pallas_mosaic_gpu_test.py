@@ -519,6 +519,30 @@ def test_semaphores_atomics_and_warps():
     assert (int(largest), int(bits)) == (3, 9)
 
 
+def test_warps_and_their_thread_wait_for_the_same_barrier_in_turn():
+    def body(x_ref, o_ref, buffer, barrier):
+        def on_warps():
+            plgpu.copy_gmem_to_smem(x_ref.at[0], buffer, barrier)
+            plgpu.warp_map(lambda w: plgpu.barrier_wait(barrier))
+
+        on_warps()
+        plgpu.copy_gmem_to_smem(x_ref.at[1], buffer, barrier)
+        plgpu.barrier_wait(barrier)
+        o_ref[0] = buffer[...]
+        on_warps()
+        o_ref[1] = buffer[...]
+
+    x = jnp.arange(8.0).reshape(2, 4)
+    out = run(body, x, x, scratch=[plgpu.SMEM((4,), f32), plgpu.Barrier()])
+    np.testing.assert_array_equal(out, x[::-1])
+
+    def stuck(x_ref, o_ref, barrier):
+        plgpu.warp_map(lambda w: plgpu.barrier_wait(barrier))
+
+    with pytest.raises(Exception, match=r"warp 0 of thread \(\) waits for barrier"):
+        run(stuck, x, x, scratch=[plgpu.Barrier()])
+
+
 def test_memory_that_references_share():
     def body(x_ref, o_ref, union):
         whole, [first, second] = union

@@ -158,8 +158,17 @@ def logical_device_id(
 # Functions
 
 
-def _checked(ref: Any, what: str, countable: bool = True) -> tuple[Any, tuple[Any, ...]]:
-    """Return the reference and the transforms of one semaphore."""
+def one_semaphore(ref: Any, what: str, countable: bool = True) -> tuple[Any, tuple[Any, ...]]:
+    """Return the reference and the transforms of one semaphore.
+
+    Args:
+      ref: reference to a semaphore, or a view of one.
+      what: what is done with it, for errors.
+      countable: whether it must be one that kernels count.
+
+    Raises:
+      ValueError: if it is another reference.
+    """
     ref, transforms = ref_and_transforms(ref, f"semaphore_{what}")
     aval: Any = transform_type(transforms, typeof(ref).inner_aval)  # type: ignore[attr-defined]
     if aval.shape:
@@ -202,7 +211,7 @@ def semaphore_read(sem_or_view: Any) -> Any:
     >>> pl.pallas_call(kernel, count, scratch_shapes=[pltpu.SemaphoreType.REGULAR], interpret=True)()
     Array(1, dtype=int32)
     """
-    ref, transforms = _checked(sem_or_view, "read", countable=False)
+    ref, transforms = one_semaphore(sem_or_view, "read", countable=False)
     flat, tree = tree_flatten([ref, transforms])
     return semaphore_read_p.bind(*flat, args_tree=tree)
 
@@ -234,7 +243,7 @@ def semaphore_signal(
     Raises:
       ValueError: if it is not a single semaphore.
     """
-    ref, transforms = _checked(sem_or_view, "signal")
+    ref, transforms = one_semaphore(sem_or_view, "signal")
     inc = _as_int32(inc, "inc")
     if device_id is not None:
         flat_id, id_tree = tree_flatten(device_id)
@@ -265,7 +274,7 @@ def semaphore_wait(sem_or_view: Any, value: Any = 1, *, decrement: bool = True) 
     Raises:
       ValueError: if it is not a single semaphore.
     """
-    ref, transforms = _checked(sem_or_view, "wait")
+    ref, transforms = one_semaphore(sem_or_view, "wait")
     flat, tree = tree_flatten((ref, transforms, _as_int32(value, "value")))
     semaphore_wait_p.bind(*flat, args_tree=tree, decrement=bool(decrement))
 

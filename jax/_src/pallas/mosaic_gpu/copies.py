@@ -10,7 +10,7 @@ import numpy as np
 
 from jax._src import dtypes, traceback_util
 from jax._src.core import ShapedArray, typeof
-from jax._src.pallas.mosaic_gpu.core import BarrierType, MemorySpace
+from jax._src.pallas.mosaic_gpu.core import MemorySpace
 from jax._src.pallas.mosaic_gpu.operations import (
     apply,
     axes_of,
@@ -194,11 +194,12 @@ def wait_smem_to_gmem(n: Any, wait_read_only: bool = False) -> None:
     Raises:
       ValueError: if `n` is negative.
     """
-    _check_count(n, "wait_smem_to_gmem")
+    check_count(n, "wait_smem_to_gmem")
     apply(wait_smem_to_gmem_p, np.int32(n), wait_read_only=bool(wait_read_only))
 
 
-def _check_count(n: Any, name: str) -> None:
+def check_count(n: Any, name: str) -> None:
+    """Check that a number is one of things to wait for."""
     if not isinstance(n, (int, np.integer)) or isinstance(n, bool) or n < 0:
         raise ValueError(f"{name} takes an integer that is not negative, got {n!r}.")
 
@@ -284,8 +285,3 @@ def check_value(value: Any, aval: Any, name: str) -> None:
         raise ValueError(
             f"Invalid dtype for `{name}`. Ref dtype: {aval.dtype}. Value dtype: {got.dtype}."
         )
-
-
-def is_barrier(aval: Any) -> bool:
-    """Whether a type is that of barriers, or of references to them."""
-    return isinstance(getattr(aval, "dtype", None), BarrierType)

@@ -679,6 +679,9 @@ class Mesh(_GPUMesh):
         return collections.OrderedDict(pairs)
 
 
+NUM_WARPS = 4  # of a warpgroup
+
+
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class WarpMesh(_GPUMesh):
     """The four warps of a warpgroup, for `pl.core_map` in a kernel.
@@ -703,4 +706,4 @@ class WarpMesh(_GPUMesh):
     @property
     def shape(self) -> collections.OrderedDict[Any, int]:
         """The number of warps by the axis's name."""
-        return collections.OrderedDict([(self.axis_name, 4)])
+        return collections.OrderedDict([(self.axis_name, NUM_WARPS)])

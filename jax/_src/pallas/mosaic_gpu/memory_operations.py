@@ -20,15 +20,20 @@ from jax._src.pallas.mosaic_gpu.copies import (
 )
 from jax._src.pallas.mosaic_gpu.core import MemorySpace
 from jax._src.pallas.mosaic_gpu.layouts import SomeLayout
-from jax._src.pallas.mosaic_gpu.operations import apply, barrier_view, operation, view
+from jax._src.pallas.mosaic_gpu.operations import (
+    apply,
+    barrier_view,
+    first_view_type,
+    operation,
+    view,
+)
 from jax._src.pallas.mosaic_gpu.transforms import multicast_ref
 from jax._src.pallas.semaphores import (
-    BARRIER_SEMAPHORE,
-    SEMAPHORE,
     DeviceIdType,
+    one_semaphore,
     semaphore_signal as any_semaphore_signal,
 )
-from jax._src.state.types import view_type
+from jax._src.state.types import TransformedRef, view_type
 from jax._src.tree_util import tree_flatten, tree_unflatten
 
 traceback_util.register_exclusion(__file__)
@@ -100,15 +105,7 @@ def print_layout(fmt: str, x: Any) -> None:
 # Loads and atomic updates
 
 
-def _view_of_types(x: Any) -> Any:
-    """Return the type of a view whose reference is given by its type."""
-    aval = x.ref.inner_aval
-    for t in x.transforms:
-        aval = t.transform_type(aval)
-    return aval
-
-
-load_p = operation("load", lambda operands, *, optimized: _view_of_types(operands[0]))
+load_p = operation("load", first_view_type)
 
 
 def load(src: Any, idx: Any, *, layout: SomeLayout | None = None, optimized: bool = True) -> Any:
@@ -164,10 +161,7 @@ MULTIMEM_REDUCTIONS = ("add", "min", "max", "and", "or", "xor")
 _MULTIMEM_DTYPES = "float32 float16 bfloat16 float8_e5m2 float8_e4m3fn int32 int64".split()
 
 multimem_store_p = operation("multimem_store")
-multimem_load_reduce_p = operation(
-    "multimem_load_reduce",
-    lambda operands, *, collective_axes, reduction_op: _view_of_types(operands[0]),
-)
+multimem_load_reduce_p = operation("multimem_load_reduce", first_view_type)
 
 
 def multimem_store(source: Any, ref: Any, collective_axes: Hashable | tuple[Hashable, ...]) -> None:
@@ -222,17 +216,8 @@ signal_multicast_p = operation("semaphore_signal_multicast")
 _SCOPES = ("sys", "gpu")
 
 
-def _semaphore(ref: Any, what: str) -> Any:
-    out = view(ref, f"semaphore_{what}")
-    aval = view_type(out)
-    if aval.shape:
-        raise ValueError(f"Cannot {what} on a non-()-shaped semaphore: {tuple(aval.shape)}")
-    if aval.dtype not in (SEMAPHORE, BARRIER_SEMAPHORE):
-        raise ValueError(
-            f"Must {what} semaphores of the following types: {SEMAPHORE.name}, {BARRIER_SEMAPHORE.name}. Got "
-            f"{aval.dtype}."
-        )
-    return out
+def _semaphore(ref: Any, what: str) -> TransformedRef:
+    return TransformedRef(*one_semaphore(ref, what))
 
 
 def _check_scope(scope: str) -> None:

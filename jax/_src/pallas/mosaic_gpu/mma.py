@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 
 from jax._src import dtypes, traceback_util
-from jax._src.core import AbstractRef, ShapedArray, typeof
+from jax._src.core import AbstractRef, typeof
 from jax._src.lax import lax
-from jax._src.pallas.mosaic_gpu.copies import check_value
+from jax._src.pallas.mosaic_gpu.copies import check_count, check_value
 from jax._src.pallas.mosaic_gpu.core import (
     MemorySpace,
     WGMMAAbstractAccumulatorRef,
@@ -17,7 +17,13 @@ from jax._src.pallas.mosaic_gpu.core import (
 )
 from jax._src.pallas.mosaic_gpu.layouts import SomeLayout
 from jax._src.pallas.mosaic_gpu.memory_operations import layout_cast
-from jax._src.pallas.mosaic_gpu.operations import apply, barrier_view, operation, view
+from jax._src.pallas.mosaic_gpu.operations import (
+    apply,
+    barrier_view,
+    first_view_type,
+    operation,
+    view,
+)
 from jax._src.state.types import TransformedRef, view_type
 
 traceback_util.register_exclusion(__file__)
@@ -26,17 +32,9 @@ GMEM, SMEM, TMEM = MemorySpace.GMEM, MemorySpace.SMEM, MemorySpace.TMEM
 # Hopper
 
 
-def _held(operands: Any, **_: Any) -> Any:
-    """Return the type of what the first operand, a view given by types, holds."""
-    aval = operands[0].ref.inner_aval
-    for t in operands[0].transforms:
-        aval = t.transform_type(aval)
-    return ShapedArray(aval.shape, aval.dtype)
-
-
 wgmma_p = operation("wgmma")
 wgmma_wait_p = operation("wgmma_wait")
-wgmma_accumulator_load_p = operation("wgmma_accumulator_load", _held)
+wgmma_accumulator_load_p = operation("wgmma_accumulator_load", first_view_type)
 
 
 def wgmma(acc: Any, a: Any, b: Any) -> None:
@@ -108,8 +106,7 @@ def wgmma_wait(n: int) -> None:
     Args:
       n: the number of products.
     """
-    if not isinstance(n, (int, np.integer)) or isinstance(n, bool) or n < 0:
-        raise ValueError(f"wgmma_wait takes an integer that is not negative, got {n!r}.")
+    check_count(n, "wgmma_wait")
     apply(wgmma_wait_p, np.int32(n))
 
 
@@ -129,7 +126,7 @@ later.load_accumulator = wgmma_accumulator_load
 
 # Blackwell
 
-async_load_tmem_p = operation("async_load_tmem", _held)
+async_load_tmem_p = operation("async_load_tmem", first_view_type)
 async_store_tmem_p = operation("async_store_tmem")
 wait_load_tmem_p = operation("wait_load_tmem")
 commit_tmem_p = operation("commit_tmem")

@@ -6,10 +6,10 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from jax._src import core, pretty_printer as pp
-from jax._src.core import AbstractRef, Primitive, WriteEffect, typeof
+from jax._src.core import AbstractRef, Primitive, ShapedArray, WriteEffect, typeof
 from jax._src.pallas.effects import kernel_effect
 from jax._src.pallas.mosaic_gpu.core import BarrierType, MemorySpace
-from jax._src.state.types import TransformedRef, ref_and_transforms, view_type
+from jax._src.state.types import TransformedRef, ref_and_transforms, transform_type, view_type
 from jax._src.tree_util import tree_flatten, tree_unflatten
 
 # The operands of each of these primitives are the leaves of a tuple of views, values and None, whose
@@ -48,6 +48,13 @@ def apply(p: Primitive, *operands: Any, **params: Any) -> Any:
 def operands_of(tree: Any, flat: Iterable[Any]) -> tuple[Any, ...]:
     """Return the operands, of which views are `TransformedRef`."""
     return tree_unflatten(tree, list(flat))
+
+
+def first_view_type(operands: Any, **_: Any) -> ShapedArray:
+    """Return the type of what the first operand, a view of a reference given by its type, holds."""
+    view = operands[0]
+    aval = transform_type(view.transforms, view.ref.inner_aval)
+    return ShapedArray(aval.shape, aval.dtype)
 
 
 def _pp(eqn: Any, context: Any, settings: Any) -> Any:

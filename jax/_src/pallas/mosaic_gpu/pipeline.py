@@ -71,10 +71,8 @@ class _Operand:
         aval = view_type(ref)
         self.dims = block_dims(self.spec, aval.shape, origin)
         for d in self.dims:
-            if not isinstance(d, (Blocked, Element, Squeezed)) or getattr(d, "padding", (0, 0)) != (
-                0,
-                0,
-            ):
+            padding = getattr(d, "padding", (0, 0))
+            if not isinstance(d, (Blocked, Element, Squeezed)) or padding != (0, 0):
                 raise NotImplementedError(
                     f"A pipeline cannot have blocks of {d}, for {origin}: use integers, None or pl.Element(n)."
                 )
@@ -146,8 +144,7 @@ class _Grid:
 
 
 def _operands(specs: Any, refs: Sequence[Any], what: str) -> list[_Operand]:
-    is_leaf = lambda x: x is None or hasattr(x, "index_map")
-    flat, _ = tree_flatten(specs, is_leaf=is_leaf)
+    flat = _flat_specs(specs)
     if len(flat) != len(refs):
         raise ValueError(
             f"A pipeline with {len(flat)} {what}_specs is applied to {len(refs)} references."
@@ -420,7 +417,7 @@ class _WarpSpecialized:
             else:
                 self.context(lambda carry: self._compute(ins, outs, refs, carry))
 
-        cond(is_memory, lambda: _nothing(copy), lambda: _nothing(compute))
+        cond(is_memory, copy, compute)
 
     # The thread that copies
 
@@ -514,7 +511,3 @@ class _WarpSpecialized:
         if self.computing > 1:
             barrier_arrive(barrier.at[0])
             barrier_wait(barrier.at[0])
-
-
-def _nothing(f: Callable[[], Any]) -> None:
-    f()

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
-import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -191,8 +190,3 @@ def _split_nested(dim: Sequence[tuple[int, int]], tile: int) -> tuple[Any, Any] 
         else:
             return None
     return (outer[::-1] or [(1, 1)], inner[::-1] or [(1, 1)]) if size == 1 else None
-
-
-def count_of(dims: Sequence[Any], shape: Sequence[int]) -> int:
-    """Return how many threads dimensions of a layout stand for."""
-    return math.prod([d.times if isinstance(d, Replicated) else shape[d] for d in dims])

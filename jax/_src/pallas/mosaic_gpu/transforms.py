@@ -261,12 +261,11 @@ def _shown(x: Any, context: Any) -> str:
     return context.name(x) if hasattr(context, "name") and hasattr(x, "aval") else str(x)
 
 
-for _cls in (TilingTransform, UntilingTransform, SwizzleTransform, UnswizzleRef):
+_STATIC: tuple[type[Transform], ...] = (
+    TilingTransform, UntilingTransform, SwizzleTransform, UnswizzleRef, ExtractAliasedRef, MulticastRef,
+)  # fmt: skip
+for _cls in _STATIC:
     register_pytree_node(_cls, lambda t: ((), (type(t), t._key())), lambda aux, _: aux[0](*aux[1]))
-for _other in (ExtractAliasedRef, MulticastRef):
-    register_pytree_node(
-        _other, lambda t: ((), (type(t), t._key())), lambda aux, _: aux[0](*aux[1])
-    )
 register_pytree_node(
     PeerMemRef,
     lambda t: ((t.device_id,), t.device_id_type),

@@ -26,6 +26,19 @@ class Deadlock(RuntimeError):
     """All threads of a kernel wait."""
 
 
+class Visits:
+    """Counts how often a thread has come to each place of its kernel."""
+
+    def __init__(self) -> None:
+        self._of: dict[Any, int] = {}
+
+    def __call__(self, place: Any) -> int:
+        """Return how often the thread has come to a place before, and count this time."""
+        n = self._of.get(place, 0)
+        self._of[place] = n + 1
+        return n
+
+
 class Scheduler:
     """Runs threads. What is run has a `name`, for errors.
 

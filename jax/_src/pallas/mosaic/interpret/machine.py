@@ -16,7 +16,7 @@ from jax._src.pallas.mosaic.interpret.semaphores import Semaphore
 from jax._src.pallas.mosaic.tpu_info import TpuInfo
 from jax._src.pallas.semaphores import DeviceId, DeviceIdType, SemaphoreTy
 from jax._src.pallas.threaded.programs import Rules
-from jax._src.pallas.threaded.threads import Run, Scheduler, Wait
+from jax._src.pallas.threaded.threads import Run, Scheduler, Visits, Wait
 
 RULES = Rules("of a TPU")
 
@@ -45,7 +45,7 @@ class Core(Actor):
       coordinates: its position along the axes of both meshes, of devices and of cores.
       values: the grid's indices and sizes, and other axes, where the kernel is.
       buffers: its own, by key.
-      counts: how often it has come to each place of the kernel that makes buffers.
+      count: how often it has come to each place of the kernel that makes buffers.
       random: its generator of random bits.
     """
 
@@ -56,14 +56,8 @@ class Core(Actor):
         self.coordinates = {**device.coordinates, **axes}
         self.values: dict[Any, int] = dict(self.coordinates)
         self.buffers: dict[Any, Buffer] = {}
-        self.counts: dict[Any, int] = {}
+        self.count = Visits()
         self.random = np.random.default_rng(0)
-
-    def count(self, place: Any) -> int:
-        """Return how often the core has come to a place before."""
-        n = self.counts.get(place, 0)
-        self.counts[place] = n + 1
-        return n
 
 
 class Machine(Scheduler):

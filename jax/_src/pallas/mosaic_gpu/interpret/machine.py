@@ -10,9 +10,10 @@ import itertools
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
+from jax._src.pallas.mosaic_gpu.core import NUM_WARPS
 from jax._src.pallas.mosaic_gpu.interpret.memory import Buffer
 from jax._src.pallas.threaded.programs import Rules
-from jax._src.pallas.threaded.threads import Run, Scheduler
+from jax._src.pallas.threaded.threads import Run, Scheduler, Visits
 
 RULES = Rules("of a GPU")
 
@@ -39,21 +40,24 @@ class Thread:
     Attributes:
       block: the block.
       coordinates: its position along all axes of the mesh.
-      counts: how often it has come to each place of the kernel that needs to know it.
       name: as errors name it.
+      count: how often it has come to each place of the kernel that needs to know it.
+      warp_of: the thread whose warp it is; None for a thread.
+      warps: the numbers of the warps that it is: all four, or one.
     """
 
     block: Block
     coordinates: dict[Any, int]
     name: str
-    counts: dict[Any, int] = dataclasses.field(default_factory=dict)
+    count: Visits = dataclasses.field(default_factory=Visits)
     warp_of: Thread | None = None
+    warps: slice = dataclasses.field(default_factory=lambda: slice(0, NUM_WARPS))
 
-    def count(self, place: Any) -> int:
-        """Return how often the thread has come to a place before."""
-        n = self.counts.get(place, 0)
-        self.counts[place] = n + 1
-        return n
+    def warp(self, i: int, axis_name: Any) -> Thread:
+        """Return one of the thread's warps, whose number is its position along an axis."""
+        coordinates = {**self.coordinates, axis_name: i}
+        name = f"warp {i} of {self.name}"
+        return Thread(self.block, coordinates, name, warp_of=self, warps=slice(i, i + 1))
 
 
 class Machine(Scheduler):
@@ -76,12 +80,13 @@ class Machine(Scheduler):
         self.zero = params.uninitialized_memory == "zero"
         self.buffers: dict[Any, Buffer] = {}  # in global memory
         self.cancelled: dict[Any, Any] = {}  # answers to requests for other clusters
-        self.pending: Iterator[dict[Any, int]] = iter(())
         grid = () if mesh is None else mesh.grid
         self.grid_names = () if mesh is None else tuple(mesh.grid_names)
         self.cluster = {} if mesh is None else dict(zip(mesh.cluster_names, mesh.cluster))
         ranges = [range(d) for d in grid]
-        self.pending = (dict(zip(self.grid_names, i)) for i in itertools.product(*ranges))
+        self.pending: Iterator[dict[Any, int]] = (
+            dict(zip(self.grid_names, i)) for i in itertools.product(*ranges)
+        )
 
     # Clusters
 

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from jax._src import dtypes
-from jax._src.pallas.mosaic_gpu.core import BarrierType, WGMMAAbstractAccumulatorRef
+from jax._src.pallas.mosaic_gpu.core import NUM_WARPS, BarrierType, WGMMAAbstractAccumulatorRef
 from jax._src.pallas.mosaic_gpu.transforms import ExtractAliasedRef
 from jax._src.pallas.semaphores import SemaphoreTy
 from jax._src.pallas.threaded.views import filled
@@ -22,7 +22,9 @@ class Barrier:
         self.arrived = 0
         self.phase = 0
         self.shares = 0  # of an arrival that several blocks contribute to
-        self.waits: dict[Any, int] = {}  # how many phases each thread has waited for
+        self.waits: dict[
+            Any, np.ndarray
+        ] = {}  # how many phases each warp of a thread has waited for
 
     def arrive(self) -> None:
         self.arrived += 1
@@ -39,10 +41,15 @@ class Barrier:
 
     def is_complete(self, thread: Any) -> bool:
         """Whether the phase that a thread waits for is complete; as on the GPU, phases are told apart by parity."""
-        return self.phase % 2 != self.waits.get(thread, 0) % 2
+        return bool(np.all(self._waits(thread) % 2 != self.phase % 2))
 
     def waited(self, thread: Any) -> None:
-        self.waits[thread] = self.waits.get(thread, 0) + 1
+        self._waits(thread)[...] += 1
+
+    def _waits(self, thread: Any) -> np.ndarray:
+        """Return a view of the counts of a thread's warps, or of one warp's."""
+        whole = thread.warp_of or thread
+        return self.waits.setdefault(whole, np.zeros(NUM_WARPS, np.int64))[thread.warps]
 
     def __str__(self) -> str:
         return f"{self.name} ({self.arrived} of {self.needed} arrivals in phase {self.phase})"

@@ -12,8 +12,8 @@ from jax._src.core import AbstractRef, JaxprEqn
 from jax._src.lax.parallel import axis_index_p
 from jax._src.pallas.mosaic_gpu import copies, memory_operations as ops, mma
 from jax._src.pallas.mosaic_gpu.copies import OOBFillMode
-from jax._src.pallas.mosaic_gpu.core import MemorySpace
-from jax._src.pallas.mosaic_gpu.interpret.machine import RULES as rule, Machine, Thread
+from jax._src.pallas.mosaic_gpu.core import NUM_WARPS, MemorySpace
+from jax._src.pallas.mosaic_gpu.interpret.machine import RULES as rule, Block, Machine, Thread
 from jax._src.pallas.mosaic_gpu.interpret.memory import (
     COMBINE,
     Barrier,
@@ -46,6 +46,7 @@ from jax._src.pallas.threaded.views import (
 )
 from jax._src.state.discharge import run_state_p
 from jax._src.state.primitives import addupdate_p, get_p, swap_p
+from jax._src.state.types import TransformedRef
 from jax._src.tree_util import tree_unflatten
 
 # Positions
@@ -72,6 +73,15 @@ def _num_programs(machine: Machine, thread: Thread, eqn: JaxprEqn, values: list[
 # Views
 
 
+def _block_at(machine: Machine, block: Block, t: ClusterRef) -> Block:
+    """Return the block of the same cluster that a transform names."""
+    at = {**block.coordinates, **{a: int_of(p) for a, p in zip(t.axes, t.positions)}}
+    position = tuple([at[n] for n in machine.cluster])
+    if position not in block.cluster:
+        raise OutOfBounds(f"a block at {dict(zip(machine.cluster, position))} of a cluster")
+    return block.cluster[position]
+
+
 def _target(
     machine: Machine, thread: Thread, ref: Any, transforms: Sequence[Any]
 ) -> tuple[Buffer, list[Any]]:
@@ -82,12 +92,7 @@ def _target(
         if isinstance(t, ExtractAliasedRef) and not rest:
             buffer = buffer.member(t, machine.zero)
         elif isinstance(t, ClusterRef):
-            at = dict(block.coordinates)
-            at.update({a: int_of(p) for a, p in zip(t.axes, t.positions)})
-            position = tuple([at[n] for n in machine.cluster])
-            if position not in block.cluster:
-                raise OutOfBounds(f"a block at {dict(zip(machine.cluster, position))} of a cluster")
-            block = block.cluster[position]
+            block = _block_at(machine, block, t)
             if block is not thread.block:
                 buffer = block.buffers[buffer.key]
         elif isinstance(t, (PeerMemRef, MulticastRef)):
@@ -104,7 +109,14 @@ def _operand(machine: Machine, thread: Thread, x: Any) -> tuple[Buffer, list[Any
     return _target(machine, thread, x.ref, x.transforms)
 
 
-def _read(machine: Machine, thread: Thread, buffer: Buffer, transforms: Sequence[Any]) -> Any:
+def _view(buffer: Buffer, transforms: Sequence[Any]) -> np.ndarray:
+    """Return the barriers or semaphores that a view is of."""
+    found = view_array(buffer.array, transforms, buffer.name)
+    assert found is not None  # they are chosen by integers and slices
+    return found
+
+
+def _read(machine: Machine, buffer: Buffer, transforms: Sequence[Any]) -> Any:
     try:
         return read(buffer.array, transforms, buffer.name)
     except OutOfBounds:
@@ -117,7 +129,7 @@ def _read(machine: Machine, thread: Thread, buffer: Buffer, transforms: Sequence
 def _value(machine: Machine, thread: Thread, x: Any) -> Any:
     """Return what a view holds, or a value."""
     if hasattr(x, "transforms"):
-        return _read(machine, thread, *_operand(machine, thread, x))
+        return _read(machine, *_operand(machine, thread, x))
     return np.asarray(x)
 
 
@@ -126,7 +138,7 @@ def _get(machine: Machine, thread: Thread, eqn: JaxprEqn, values: list[Any]) -> 
     yield from ()
     ref, *idx = values
     transforms = tree_unflatten(eqn.params["tree"], idx)
-    return [_read(machine, thread, *_target(machine, thread, ref, transforms))]
+    return [_read(machine, *_target(machine, thread, ref, transforms))]
 
 
 @rule(swap_p)
@@ -177,17 +189,13 @@ def _atomic(machine: Machine, thread: Thread, eqn: JaxprEqn, values: list[Any]) 
 
 
 def _barrier(machine: Machine, thread: Thread, x: Any) -> Barrier:
-    buffer, rest = _operand(machine, thread, x)
-    found = view_array(buffer.array, rest, buffer.name)
-    assert found is not None
-    return found.item()
+    return _view(*_operand(machine, thread, x)).item()
 
 
 def _wait(machine: Machine, thread: Thread, barrier: Barrier) -> Run:
-    waiting = thread.warp_of or thread
-    if not barrier.is_complete(waiting):
-        yield Wait(lambda: barrier.is_complete(waiting), lambda: f"barrier {barrier}")
-    barrier.waited(waiting)
+    if not barrier.is_complete(thread):
+        yield Wait(lambda: barrier.is_complete(thread), lambda: f"barrier {barrier}")
+    barrier.waited(thread)
 
 
 @rule(copies.barrier_wait_p)
@@ -201,14 +209,11 @@ def _barrier_wait(machine: Machine, thread: Thread, eqn: JaxprEqn, values: list[
 def _barrier_test(machine: Machine, thread: Thread, eqn: JaxprEqn, values: list[Any]) -> Run:
     (x,) = operands_of(eqn.params["tree"], values)
     barrier = _barrier(machine, thread, x)
-    waiting = thread.warp_of or thread
-    complete = barrier.is_complete(waiting)
+    complete = barrier.is_complete(thread)
     if complete:
-        barrier.waited(waiting)
-    else:
-        yield Wait(
-            lambda: True, lambda: f"barrier {barrier}"
-        )  # lets others run before the next test
+        barrier.waited(thread)
+    else:  # lets others run before the next test
+        yield Wait(lambda: True, lambda: f"barrier {barrier}")
     return [np.bool_(complete)]
 
 
@@ -228,9 +233,7 @@ def _barrier_arrive(machine: Machine, thread: Thread, eqn: JaxprEqn, values: lis
     if missing():
         yield Wait(lambda: not missing(), lambda: f"{buffer.name} of other blocks to be there")
     for block in blocks:
-        found = view_array(block.buffers[buffer.key].array, rest, buffer.name)
-        assert found is not None
-        found.item().arrive()
+        _view(block.buffers[buffer.key], rest).item().arrive()
     return []
 
 
@@ -268,9 +271,7 @@ def _copy_in(machine: Machine, thread: Thread, eqn: JaxprEqn, values: list[Any])
         yield Wait(
             lambda: barriers.key in leader.buffers, lambda: f"{barriers.name} of another block"
         )
-    found = view_array(leader.buffers[barriers.key].array, barrier_rest, barriers.name)
-    assert found is not None
-    found.item().arrive_in_part(len(near))
+    _view(leader.buffers[barriers.key], barrier_rest).item().arrive_in_part(len(near))
     return []
 
 
@@ -295,18 +296,14 @@ def _store_in_block(machine: Machine, thread: Thread, eqn: JaxprEqn, values: lis
     value, target, x, position = operands_of(eqn.params["tree"], values)
     there = ClusterRef((eqn.params["cluster_dim"],), (position,))
     refs = [(v.ref, (*v.transforms, there)) for v in (target, x)]
-    at = dict(thread.block.coordinates) | {eqn.params["cluster_dim"]: int_of(position)}
-    block = thread.block.cluster[tuple([at[n] for n in machine.cluster])]
+    block = _block_at(machine, thread.block, there)
     keys = [v.ref.key for v in (target, x)]
     missing = lambda: [k for k in keys if k not in block.buffers]
     if missing():
         yield Wait(lambda: not missing(), lambda: "memory of another block to be there")
     buffer, rest = _target(machine, thread, *refs[0])
     write(buffer.array, rest, value, buffer.name, COMBINE.get(eqn.params["atomic"]))
-    barriers, barrier_rest = _target(machine, thread, *refs[1])
-    found = view_array(barriers.array, barrier_rest, barriers.name)
-    assert found is not None
-    found.item().arrive()
+    _view(*_target(machine, thread, *refs[1])).item().arrive()
     return []
 
 
@@ -381,12 +378,9 @@ def _copy_to_tmem(machine: Machine, thread: Thread, eqn: JaxprEqn, values: list[
     source, target = operands_of(eqn.params["tree"], values)
     value = _value(machine, thread, source)
     buffer, rest = _operand(machine, thread, target)
-    write(buffer.array, rest, value.reshape(target_shape(buffer, rest)), buffer.name)
+    shape = read(buffer.array, rest, buffer.name).shape
+    write(buffer.array, rest, value.reshape(shape), buffer.name)
     return []
-
-
-def target_shape(buffer: Buffer, transforms: Sequence[Any]) -> tuple[int, ...]:
-    return read(buffer.array, transforms, buffer.name).shape
 
 
 # Semaphores
@@ -394,9 +388,7 @@ def target_shape(buffer: Buffer, transforms: Sequence[Any]) -> tuple[int, ...]:
 
 def _count(machine: Machine, thread: Thread, x: Any) -> tuple[np.ndarray, str]:
     buffer, rest = _operand(machine, thread, x)
-    found = view_array(buffer.array, rest, buffer.name)
-    assert found is not None
-    return found, buffer.name
+    return _view(buffer, rest), buffer.name
 
 
 @rule(ops.signal_p)
@@ -436,23 +428,18 @@ def _semaphore_wait(machine: Machine, thread: Thread, eqn: JaxprEqn, values: lis
     return (yield from _wait_for(machine, thread, x, value, eqn.params["decrement"]))
 
 
-class _View:
-    def __init__(self, ref: Any, transforms: Any):
-        self.ref, self.transforms = ref, transforms
-
-
 @rule(semaphore_signal_p)
 def _any_signal(machine: Machine, thread: Thread, eqn: JaxprEqn, values: list[Any]) -> Run:
     yield from ()
     ref, transforms, inc, device, core_index = tree_unflatten(eqn.params["args_tree"], values)
     device = device if core_index is None else core_index
-    return _add_to(machine, thread, _View(ref, transforms), inc, device)
+    return _add_to(machine, thread, TransformedRef(ref, transforms), inc, device)
 
 
 @rule(semaphore_wait_p)
 def _any_wait(machine: Machine, thread: Thread, eqn: JaxprEqn, values: list[Any]) -> Run:
     ref, transforms, value = tree_unflatten(eqn.params["args_tree"], values)
-    x = _View(ref, transforms)
+    x = TransformedRef(ref, transforms)
     return (yield from _wait_for(machine, thread, x, value, eqn.params["decrement"]))
 
 
@@ -460,7 +447,7 @@ def _any_wait(machine: Machine, thread: Thread, eqn: JaxprEqn, values: list[Any]
 def _semaphore_read(machine: Machine, thread: Thread, eqn: JaxprEqn, values: list[Any]) -> Run:
     yield from ()
     ref, transforms = tree_unflatten(eqn.params["args_tree"], values)
-    count, _ = _count(machine, thread, _View(ref, transforms))
+    count, _ = _count(machine, thread, TransformedRef(ref, transforms))
     return [np.array(count)]
 
 
@@ -563,19 +550,14 @@ register_control_flow(rule)
 @rule(warp_map_p)
 def _warp_map(machine: Machine, thread: Thread, eqn: JaxprEqn, values: list[Any]) -> Run:
     closed, name = eqn.params["jaxpr"], eqn.params["mesh"].axis_name
-    running = set(range(4))
+    running = set(range(NUM_WARPS))
 
-    def run(i: int) -> Run:
-        warp = Thread(
-            thread.block,
-            {**thread.coordinates, name: i},
-            f"warp {i} of {thread.name}",
-            warp_of=None,
-        )
+    def run(i: int, warp: Thread) -> Run:
         yield from run_jaxpr(machine, warp, closed.jaxpr, closed.consts, values)
         running.discard(i)
 
-    for i in range(4):
-        machine.spawn(thread, run(i))
+    for i in range(NUM_WARPS):
+        warp = thread.warp(i, name)
+        machine.spawn(warp, run(i, warp))
     yield Wait(lambda: not running, lambda: f"its warps {sorted(running)}")
     return []
