@@ -94,6 +94,11 @@ def lowering(fun, shapes):
     return lambda: jax.jit(lambda *xs: fun(*xs)).lower(*args)
 
 
+def lower_derivative(attention, x, platform):
+    derivative = jax.grad(lambda q, k, v: attention(q, k, v).sum(), (0, 1, 2))
+    return jax.jit(derivative).trace(x, x, x).lower(lowering_platforms=(platform,))
+
+
 for _name, (_fun, _shapes) in PROGRAMS.items():
     timed("kernels", _name, mark=0.3)(functools.partial(compiled_call, _fun, _shapes))
 timed("kernels", "trace and lower flash attention", mark=0.5)(
@@ -113,12 +118,7 @@ def lower_splash_attention():
     sizes = splash.BlockSizes(**{f"block_{name}": 128 for name in names})
     attention = splash.make_splash_mha(mask, head_shards=1, q_seq_shards=1, block_sizes=sizes)
     x = jax.ShapeDtypeStruct((4, 1024, 128), jnp.float32)
-
-    def call():
-        derivative = jax.grad(lambda q, k, v: attention(q, k, v).sum(), (0, 1, 2))
-        return jax.jit(derivative).trace(x, x, x).lower(lowering_platforms=("tpu",))
-
-    return call
+    return functools.partial(lower_derivative, attention, x, "tpu")
 
 
 @timed("kernels", "trace and lower flash attention and its derivative for GPUs", mark=0.5)
@@ -128,12 +128,7 @@ def lower_attention_for_gpus():
     sizes = BlockSizes(*[64] * 6)
     attention = functools.partial(mha, segment_ids=None, causal=True, block_sizes=sizes)
     x = jax.ShapeDtypeStruct((2, 1024, 4, 64), jnp.bfloat16)
-
-    def call():
-        derivative = jax.grad(lambda q, k, v: attention(q, k, v).sum(), (0, 1, 2))
-        return jax.jit(derivative).trace(x, x, x).lower(lowering_platforms=("cuda",))
-
-    return call
+    return functools.partial(lower_derivative, attention, x, "cuda")
 
 
 @timed("kernels", "import jax and jax.experimental.pallas", mark=0.6)

@@ -72,6 +72,18 @@ def test_attention(num_q, num_k, heads, key_heads, depth, dtype, causal, segment
     assert_close(with_derivatives(f, q, k, v), with_derivatives(wanted, q, k, v), dtype)
 
 
+def test_queries_without_keys_in_their_segment_weigh_all_keys_equally():
+    q, (k, v) = normal(1, 50, 2, 16), [normal(1, 20, 2, 16, seed=i) for i in (1, 2)]
+    ids = (jnp.arange(50) // 15)[None]
+    for causal in (False, True):
+        f = lambda q, k, v: attention.mha(q, k, v, ids, 0.25, causal, BLOCKS, interpret=True)
+        wanted = lambda q, k, v: attention.mha_reference(q, k, v, ids, 0.25, causal)
+        found = with_derivatives(f, q, k, v)
+        assert_close(found, with_derivatives(wanted, q, k, v))
+        assert_close(found[0][:, 30:], jnp.broadcast_to(v.mean(1, keepdims=True), (1, 20, 2, 16)))
+        assert not found[1][0][:, 30:].any()
+
+
 def test_residuals_of_attention_are_logarithms_to_base_two():
     q, k, v = [normal(1, 20, 2, 16, seed=i) for i in range(3)]
     out, lse = attention.mha(
@@ -203,6 +215,11 @@ def test_paged_attention():
     wanted = paged_attention.paged_attention_reference(q / 20, *wide, lengths)
     assert_close(apply(q / 20, k8, v8, tables, lengths, *scales), wanted, jnp.float16)
     assert not apply(q, k, v, tables, jnp.array([0, 0])).any()
+    default = apply(q, k, v, tables, lengths)
+    assert_close(apply(q, k, v, tables, lengths, mask_value=-np.inf), default)
+    for value in (0.0, -100.0, np.nan):
+        with pytest.raises(ValueError, match="mask_value is at most -1e"):
+            apply(q, k, v, tables, lengths, mask_value=value)
     with pytest.raises(ValueError, match="has a row of pages"):
         apply(q, k, v, tables[:1], None)
     with pytest.raises(ValueError, match="has a length"):

@@ -177,7 +177,7 @@ def check_is_flash_attention(
       has_bias: whether there is a bias.
       is_training: whether the gradient is needed too.
       is_packed: whether several segments are packed in a row.
-      is_paged_attention: whether keys and values are in blocks.
+      is_paged_attention: whether keys and values are in blocks; that needs no more than what is checked.
       is_fp8: whether the arrays are of 8 bits.
 
     Raises:

@@ -363,11 +363,7 @@ def _partition(options: Options, mesh: Any, arg_shapes: Any, _: Any) -> Any:
     batch, heads = specs[0][0], specs[0][options.heads_dim]
     residual = NamedSharding(mesh, PartitionSpec(batch, heads, None))
     results = (shardings[0], residual) if options.with_residual else (shardings[0],)
-
-    def on_shard(operands):
-        return tuple(_call_p.bind(*operands, options=options))
-
-    return mesh, on_shard, results, (shardings,)
+    return mesh, functools.partial(_attention_of_shards, options), results, (shardings,)
 
 
 def _partition_grad(options: Options, mesh: Any, arg_shapes: Any, _: Any) -> Any:
@@ -375,7 +371,7 @@ def _partition_grad(options: Options, mesh: Any, arg_shapes: Any, _: Any) -> Any
     shardings = tuple([NamedSharding(mesh, spec) for spec in specs])
 
     def on_shard(operands):
-        grads = list(_grad_call_p.bind(*operands, options=options))
+        grads = list(_gradient_of_shards(options, operands))
         if options.has_bias:
             # Shards of the batch, or of the heads, share the bias.
             batch, heads = specs[0][0], specs[0][options.heads_dim]

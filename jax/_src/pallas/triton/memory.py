@@ -267,6 +267,14 @@ def _view(ctx: RuleContext, ref: View, tree: Any, idx: Sequence[Any], avals: Seq
     return _transformed(ctx.kernel, ref, tree_unflatten(tree, idx), tree_unflatten(tree, avals))
 
 
+def _view_and_operands(ctx: RuleContext, args: Sequence[Any], tree: Any) -> list[Any]:
+    """Return what is accessed, and the values of the arrays that follow a reference and its transforms."""
+    ref, transforms, *arrays = tree_unflatten(tree, args)
+    _, avals, *array_avals = tree_unflatten(tree, ctx.avals_in)
+    values = [None if x is None else ctx.kernel.value(x, a) for x, a in zip(arrays, array_avals)]
+    return [_transformed(ctx.kernel, ref, transforms, avals), *values]
+
+
 @rules.rule(get_p)
 def _get(ctx: RuleContext, ref: View, *idx: Any, tree: Any) -> Any:
     return _load(ctx.kernel, _view(ctx, ref, tree, idx, ctx.avals_in[1:]))
@@ -312,20 +320,17 @@ def _eviction(name: Any) -> Any:
 def _masked_load(
     ctx: RuleContext, *args: Any, tree: Any, cache_modifier: Any, eviction_policy: Any, volatile: bool
 ) -> Any:  # fmt: skip
-    kernel = ctx.kernel
-    ref, transforms, mask, other = tree_unflatten(tree, args)
-    _, avals, mask_aval, other_aval = tree_unflatten(tree, ctx.avals_in)
-    view = _transformed(kernel, ref, transforms, avals)
+    view, mask, other = _view_and_operands(ctx, args, tree)
     if cache_modifier not in _CACHE_MODIFIERS:
         raise ValueError(
             f"unsupported cache modifier: {cache_modifier}; there are {', '.join([str(m) for m in _CACHE_MODIFIERS])}"
         )
     modifier = _CACHE_MODIFIERS[cache_modifier]
     return _load(
-        kernel,
+        ctx.kernel,
         view,
-        None if mask is None else kernel.value(mask, mask_aval),
-        None if other is None or mask is None else kernel.value(other, other_aval),
+        mask,
+        None if mask is None else other,
         cache=None if modifier is None else getattr(tt.CacheModifier, modifier),
         evict=_eviction(eviction_policy),
         is_volatile=True if volatile else None,
@@ -334,12 +339,8 @@ def _masked_load(
 
 @rules.rule(masked_store_p)
 def _masked_store(ctx: RuleContext, *args: Any, tree: Any, eviction_policy: Any) -> Any:
-    kernel = ctx.kernel
-    ref, transforms, x, mask = tree_unflatten(tree, args)
-    _, avals, x_aval, mask_aval = tree_unflatten(tree, ctx.avals_in)
-    view = _transformed(kernel, ref, transforms, avals)
-    mask = None if mask is None else kernel.value(mask, mask_aval)
-    _store(kernel, view, kernel.value(x, x_aval), mask, evict=_eviction(eviction_policy))
+    view, x, mask = _view_and_operands(ctx, args, tree)
+    _store(ctx.kernel, view, x, mask, evict=_eviction(eviction_policy))
     return []
 
 
@@ -355,11 +356,7 @@ def _rmw(kind: Any, pointers: Any, x: Any, mask: Any) -> Any:
 @rules.rule(atomic_rmw_p)
 def _atomic(ctx: RuleContext, *args: Any, tree: Any, kind: Atomic) -> Any:
     kernel = ctx.kernel
-    ref, transforms, x, mask = tree_unflatten(tree, args)
-    _, avals, x_aval, mask_aval = tree_unflatten(tree, ctx.avals_in)
-    view = _transformed(kernel, ref, transforms, avals)
-    x = kernel.value(x, x_aval)
-    mask = None if mask is None else kernel.value(mask, mask_aval)
+    view, x, mask = _view_and_operands(ctx, args, tree)
     if is_bool(view.dtype) or dtypes.itemsize_bits(view.dtype) < 16:
         raise NotImplementedError(
             f"Kernels for {rules.target} have no atomic operations on {dtypes.dtype_name(view.dtype)}, only on wider types."
@@ -403,14 +400,9 @@ def _atomic_extremum(
 
 @rules.rule(atomic_cas_p)
 def _compare_and_swap(ctx: RuleContext, *args: Any, tree: Any) -> Any:
-    kernel = ctx.kernel
-    ref, transforms, expected, x = tree_unflatten(tree, args)
-    _, avals, expected_aval, x_aval = tree_unflatten(tree, ctx.avals_in)
-    view = _transformed(kernel, ref, transforms, avals)
-    x = kernel.value(x, x_aval)
+    view, expected, x = _view_and_operands(ctx, args, tree)
     return tt.atomic_cas(
-        x.type, view.pointers(kernel), kernel.value(expected, expected_aval), x,
-        tt.MemSemantic.ACQUIRE_RELEASE, tt.MemSyncScope.GPU,
+        x.type, view.pointers(ctx.kernel), expected, x, tt.MemSemantic.ACQUIRE_RELEASE, tt.MemSyncScope.GPU
     )  # fmt: skip
 
 

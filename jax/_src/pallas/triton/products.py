@@ -61,9 +61,8 @@ def _dot(
         a = tt.trans(a, [*keep, n + 1, n])
     if contract_b[0] != n:
         b = tt.trans(b, [*keep, n + 1, n])
-    x = _product(kernel, a, b, a_aval, b_aval, out.shape, precision, preferred_element_type)
-    value, dtype = x
-    return convert(kernel, value, out.shape, dtype, out.dtype)
+    x, dtype = _product(kernel, a, b, a_aval, b_aval, out.shape, precision, preferred_element_type)
+    return convert(kernel, x, out.shape, dtype, out.dtype)
 
 
 def _product(

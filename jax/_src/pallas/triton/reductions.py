@@ -48,20 +48,32 @@ def reduce(xs: Sequence[Any], axis: int, combine: Any) -> list[Any]:
     return _combined(tt.ReduceOp(xs, axis), xs, combine, tt.reduce_return)
 
 
+def _computed_in(dtype: Any, in_float32: bool = False) -> Any:
+    """Return the dtype in which elements are combined: float32 for those of eight bits, or for all narrower ones."""
+    narrow = is_float(dtype) and dtypes.itemsize_bits(dtype) < (32 if in_float32 else 16)
+    return _float32 if narrow else dtype
+
+
+def _folded(ctx: RuleContext, x: Any, operation: Operation, in_float32: bool, fold: Any) -> Any:
+    """Return what `fold` makes of an array and a function that combines two elements."""
+    (aval,), (out,) = ctx.avals_in, ctx.avals_out
+    own = _computed_in(aval.dtype, in_float32)
+    x = convert(ctx.kernel, x, aval.shape, aval.dtype, own)
+    x = fold(x, lambda a, b: [operation((a[0], b[0]), own)])
+    return convert(ctx.kernel, x, out.shape, own, aval.dtype)
+
+
 # Sums and products of narrow floats are computed in float32.
 
 
-def _reduction(primitive: Any, operation: Operation, in_float32: bool = False) -> None:
+def _reduction(primitive: Any, operation: Operation, in_float32: bool) -> None:
     def lower(ctx: RuleContext, x: Any, *, axes: Sequence[int], **_: Any) -> Any:
-        (aval,) = ctx.avals_in
-        kernel, dtype, shape = ctx.kernel, aval.dtype, aval.shape
-        narrow = is_float(dtype) and dtypes.itemsize_bits(dtype) < (32 if in_float32 else 16)
-        own = _float32 if narrow else dtype
-        x = convert(kernel, x, shape, dtype, own)
-        combine = lambda a, b: [operation((a[0], b[0]), own)]
-        for axis in sorted(axes, reverse=True):
-            (x,) = reduce([x], axis, combine)
-        return convert(kernel, x, ctx.avals_out[0].shape, own, dtype)
+        def fold(x: Any, combine: Any) -> Any:
+            for axis in sorted(axes, reverse=True):
+                (x,) = reduce([x], axis, combine)
+            return x
+
+        return _folded(ctx, x, operation, in_float32, fold)
 
     rule(primitive)(lower)
 
@@ -84,7 +96,7 @@ def _position_of(primitive: Any, better: Any, worse: Any, best: Operation) -> No
     def lower(ctx: RuleContext, x: Any, *, axes: Sequence[int], index_dtype: Any) -> Any:
         (aval,), (axis,) = ctx.avals_in, axes
         kernel, shape = ctx.kernel, aval.shape
-        own = _float32 if is_float(aval.dtype) and aval.dtype.itemsize == 1 else aval.dtype
+        own = _computed_in(aval.dtype)
         x = convert(kernel, x, shape, aval.dtype, own)
         positions = kernel.iota(shape, axis) if shape[axis] > 1 else kernel.full(0, shape, _int32)
 
@@ -105,17 +117,13 @@ _position_of(lax.argmax_p, lax.gt_p, lax.lt_p, maximum)
 _position_of(lax.argmin_p, lax.lt_p, lax.gt_p, minimum)
 
 
-def _scan(primitive: Any, operation: Operation, in_float32: bool = False) -> None:
+def _scan(primitive: Any, operation: Operation, in_float32: bool) -> None:
     def lower(ctx: RuleContext, x: Any, *, axis: int, reverse: bool) -> Any:
-        (aval,) = ctx.avals_in
-        kernel, dtype, shape = ctx.kernel, aval.dtype, aval.shape
-        narrow = is_float(dtype) and dtypes.itemsize_bits(dtype) < (32 if in_float32 else 16)
-        own = _float32 if narrow else dtype
-        x = convert(kernel, x, shape, dtype, own)
-        scan = tt.ScanOp([x], axis, reverse)
-        combine = lambda a, b: [operation((a[0], b[0]), own)]
-        (x,) = _combined(scan, [x], combine, tt.scan_return)
-        return convert(kernel, x, shape, own, dtype)
+        def fold(x: Any, combine: Any) -> Any:
+            (x,) = _combined(tt.ScanOp([x], axis, reverse), [x], combine, tt.scan_return)
+            return x
+
+        return _folded(ctx, x, operation, in_float32, fold)
 
     rule(primitive)(lower)
 

@@ -22,6 +22,12 @@ float32 = np.dtype(np.float32)
 int32 = np.dtype(np.int32)
 
 
+def check_backward_pass_impl(name: str) -> None:
+    """Raise a ValueError if there is no such way to compute derivatives."""
+    if name not in ("triton", "xla"):
+        raise ValueError(f"Invalid backward pass implementation: {name}; there are triton and xla")
+
+
 def padded(n: int, least: int = 1) -> int:
     """Return the power of two that is not less than n."""
     return max(1 << max(n - 1, 0).bit_length(), least)

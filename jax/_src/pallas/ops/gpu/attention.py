@@ -27,6 +27,7 @@ from jax._src.pallas.ops.gpu.access import (
     MIN_DOT_SIZE,
     along,
     cdiv,
+    check_backward_pass_impl,
     int32,
     iota,
     loop,
@@ -183,10 +184,18 @@ def _forward_kernel(
         write(refs[-1], greatest + lax.log(total) * dtype.type(LOG2_E), (q_left,))
 
 
-def _probabilities_and_gradient(b: _Blocks, scores: Any, lse: Any, delta: Any, do: Any, v: Any) -> Any:  # fmt: skip
+def _probabilities_and_gradient(
+    b: _Blocks, scores: Any, lse: Any, delta: Any, do: Any, v: Any, segmented: bool
+) -> Any:  # fmt: skip
     """Return the weights of keys, and the derivative by scores, both for a block."""
     p = lax.exp2(scores - along(lse, 0, scores.shape))
     ds = p * (matmul(do, v, 1, 1) - along(delta, 0, p.shape)) * p.dtype.type(b.sm_scale)
+    if segmented and b.num_q > b.num_k:
+        # Queries beyond the keys may have none in their segment. All keys weigh the same for them, as their
+        # scores do not depend on anything; beside such a score, `lse` has lost the logarithm of their number.
+        none = along(lax.eq(lse, lax.full_like(lse, DEFAULT_MASK_VALUE)), 0, p.shape)
+        p = lax.select(none, p * p.dtype.type(1 / b.num_k), p)
+        ds = lax.select(none, lax.full_like(ds, 0), ds)
     return p, ds
 
 
@@ -213,7 +222,7 @@ def _keys_kernel(
         delta = read(delta_ref, (start,), (b.block_q,), (left,))
         q_ids = b.ids(ids_ref, start, b.block_q, b.num_q)
         scores = b.scores(q, k, start, k_start, q_ids, k_ids)
-        p, ds = _probabilities_and_gradient(b, scores, lse, delta, do, v)
+        p, ds = _probabilities_and_gradient(b, scores, lse, delta, do, v, segmented)
         dv = dv + matmul(p.astype(do.dtype), do, 0, 0)
         return dk + matmul(ds.astype(q.dtype), q, 0, 0), dv
 
@@ -244,7 +253,7 @@ def _queries_kernel(
         k, v = [b.rows(ref, start, b.block_k, left) for ref in (k_ref, v_ref)]
         k_ids = b.ids(ids_ref, start, b.block_k, b.num_k)
         scores = b.scores(q, k, q_start, start, q_ids, k_ids)
-        _, ds = _probabilities_and_gradient(b, scores, lse, delta, do, v)
+        _, ds = _probabilities_and_gradient(b, scores, lse, delta, do, v, segmented)
         return dq + matmul(ds.astype(k.dtype), k)
 
     zeros = lax.full((b.block_q, b.width), 0, sum_dtype(q.dtype))
@@ -392,7 +401,8 @@ def mha(
       q: queries, [batch, queries, heads, features].
       k, v: keys and values, [batch, keys, heads of keys, features]. The number of heads of queries is a
         multiple of that of keys.
-      segment_ids: None, or integers [batch, positions]: queries attend to keys of their own segment.
+      segment_ids: None, or integers [batch, positions]: queries attend to keys of their own segment; those
+        without any get the mean of all values.
       sm_scale: a factor of the scores.
       causal: whether queries attend only to keys up to their own position.
       block_sizes: how much is computed at a time; powers of two, 16 at least.
@@ -424,10 +434,7 @@ def _mha_forward(q: Any, k: Any, v: Any, segment_ids: Any, *options: Any) -> Any
     o = _Options(*options)
     if o.return_residuals:
         raise ValueError("Kernel differentiation is not supported if return_residuals is True.")
-    if o.backward_pass_impl not in ("triton", "xla"):
-        raise ValueError(
-            f"Invalid backward pass implementation: {o.backward_pass_impl}; there are triton and xla"
-        )
+    check_backward_pass_impl(o.backward_pass_impl)
     if o.backward_pass_impl == "triton" and not o.block_sizes.has_backward_blocks:
         raise ValueError("Backward block sizes must all be set.")
     _check(q, k, v, segment_ids)

@@ -22,6 +22,7 @@ from jax._src.pallas.blocks import BlockSpec
 from jax._src.pallas.ops.gpu.access import (
     along,
     cdiv,
+    check_backward_pass_impl,
     loop,
     multiple,
     padded,
@@ -215,10 +216,7 @@ def _forward(options: _Options, x: Any, weight: Any, bias: Any) -> tuple[Any, li
 
 
 def _backward(options: _Options, x: Any, weight: Any, bias: Any, statistics: Any, do: Any) -> Any:
-    if options.backward_pass_impl not in ("triton", "xla"):
-        raise ValueError(
-            f"Invalid backward pass implementation: {options.backward_pass_impl}; there are triton and xla"
-        )
+    check_backward_pass_impl(options.backward_pass_impl)
     if options.backward_pass_impl == "xla" or x.size == 0:
         plain = layer_norm_reference if options.centered else rms_norm_reference
         same = lambda x, w, b: plain(x, w, b, eps=options.eps).astype(x.dtype)

@@ -15,6 +15,9 @@ from jax._src.numpy.selecting import where
 from jax._src.pallas.ops.gpu.access import DEFAULT_MASK_VALUE, iota, padded, sum_dtype
 from jax._src.pallas.ops.gpu.decoding import Keys, Settings, decode, normalized
 
+# So far below scores that the exponential of a difference to one of them is zero.
+_MAX_MASK_VALUE = -1e9
+
 
 @functools.partial(
     jit,
@@ -39,22 +42,26 @@ def paged_attention(
       k_scales_pages, v_scales_pages: None, or factors of quantized keys and values, [heads of keys, pages,
         page size].
       block_h: how many heads of a group are computed at a time: a power of two, 16 at least.
-      pages_per_compute_block: how many pages are computed at a time; with the page size a power of two.
+      pages_per_compute_block: how many pages are computed at a time; the number of their keys is rounded up
+        to a power of two.
       k_splits: into how many parts the pages of a sequence are divided at most.
       num_warps, num_stages: see `plgpu.CompilerParams`.
       interpret: whether to run the kernel as a program of XLA, which any device can.
       debug: whether to print the kernel.
-      mask_value: the score of keys beyond the length. They are not computed, so that any negative number
-        of great magnitude gives the same.
+      mask_value: the score of keys beyond the length, which must be so low that they have no weight: they
+        are not computed.
       attn_logits_soft_cap: a bound c of the scores: they become c tanh(score / c).
 
     Returns:
       [batch, heads, features]; zeros for a sequence without keys.
 
     Raises:
-      ValueError: if shapes do not match.
+      ValueError: if shapes do not match, or keys beyond the length could have weight.
     """
-    del mask_value
+    if not mask_value <= _MAX_MASK_VALUE:
+        raise ValueError(
+            f"Keys beyond the length have no weight: mask_value is at most {_MAX_MASK_VALUE:g}, not {mask_value}. Leave it out."
+        )
     _check(q, k_pages, v_pages, block_tables, lengths, k_scales_pages, v_scales_pages)
     key_heads, pages, page_size, depth = k_pages.shape
     settings = Settings(
