@@ -33,11 +33,17 @@ def test_masked_access_beyond_the_end():
 
 
 def test_printing():
-    def kernel(x_ref, o_ref):
-        pl.debug_print("x {} and {}", x_ref[...], x_ref[0])
-        o_ref[...] = x_ref[...]
+    def prints(fmt):
+        def kernel(x_ref, o_ref):
+            pl.debug_print(fmt, x_ref[...], x_ref[0])
+            o_ref[...] = x_ref[...]
 
-    assert s.kernel_of(kernel, s.like(16), s.like(16))[0]["tt.print"] == 2
+        return s.kernel_of(kernel, s.like(16), s.like(16))[0]["tt.print"]
+
+    assert prints("x {} and {:x}") == 2
+    assert prints("x {} and {} here") == 3
+    with pytest.raises(NotImplementedError, match="in the order of a format"):
+        prints("{1} and {0}")
 
 
 def test_masks_and_others_are_broadcast():

@@ -90,13 +90,15 @@ def _barrier(ctx: RuleContext) -> Any:
 
 
 _PLACEHOLDER = re.compile(r"\{[^{}]*\}")
+_UNNAMED = re.compile(r"\{(:[^{}]*)?\}")
 
 
 @rule(debugging.debug_print_p)
 def _print(ctx: RuleContext, *args: Any, fmt: str, static_args: Any, in_tree: Any, **_: Any) -> Any:
     texts = _PLACEHOLDER.split(fmt)
     found = _PLACEHOLDER.findall(fmt)
-    if static_args or (found and len(found) != len(args)):
+    named = not all([_UNNAMED.fullmatch(spec) for spec in found])
+    if static_args or named or (found and len(found) != len(args)):
         raise NotImplementedError(
             f"Kernels for {rules.target} print arrays in the order of a format with one placeholder, {{}}, for each, not {fmt!r}."
         )
@@ -105,6 +107,8 @@ def _print(ctx: RuleContext, *args: Any, fmt: str, static_args: Any, in_tree: An
         return []
     for text, spec, x, aval in zip(texts, found, args, ctx.avals_in):
         _print_operation(ctx, text, [x], [aval], spec.endswith("x}"))
+    if texts[-1].strip():
+        _print_operation(ctx, texts[-1], [], [])
     return []
 
 
