@@ -11,6 +11,7 @@ import pytest
 import jax
 import jax.numpy as jnp
 from jax import lax
+from jax._src.pallas.threaded.params import LoggingMode
 from jax.experimental import pallas as pl
 from jax.experimental.pallas import mosaic_gpu as plgpu
 from jax.sharding import PartitionSpec as P
@@ -174,6 +175,10 @@ def test_errors_of_types():
         plgpu.RefUnion(plgpu.GMEM((8,), f32))
     with pytest.raises(NotImplementedError, match="cannot detect races"):
         plgpu.InterpretParams(detect_races=True)
+    with pytest.raises(NotImplementedError, match="cannot print what a kernel does"):
+        plgpu.InterpretParams(logging_mode=LoggingMode.BARRIER)
+    with pytest.raises(ValueError, match="uninitialized_memory must be 'nan' or 'zero', got 'one'"):
+        plgpu.InterpretParams(uninitialized_memory="one")
 
 
 def test_arithmetic_of_layouts():

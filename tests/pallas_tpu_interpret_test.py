@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 from jax._src.pallas.mosaic.interpret.memory import padded_shape
-from jax._src.pallas.mosaic.interpret.params import LoggingMode
+from jax._src.pallas.threaded.params import LoggingMode
 from jax.experimental import checkify, pallas as pl
 from jax.experimental.pallas import tpu as pltpu
 from jax.sharding import PartitionSpec as P

@@ -153,7 +153,7 @@ def run_jaxpr(machine: Any, thread: Any, jaxpr: Jaxpr, consts: Any, args: Any) -
       machine: runs the thread. Of it, this module needs `rules`, the kernel's name and line as `where`, and
         `skips_floats`: whether operations whose results are floating-point numbers are left out, and give
         infinity.
-      thread: the thread, which has a `name`.
+      thread: the thread, which has a `name`; the rules of `control_flow.py` need its `positions` and `count`.
       jaxpr, consts: what is run.
       args: arrays, and what stands for references in the rules.
     """
@@ -215,8 +215,7 @@ def axes_asked_for(jaxpr: Jaxpr) -> set[Any]:
     out = set()
     for eqn in jaxpr.eqns:
         if eqn.primitive is axis_index_p:
-            name = eqn.params["axis_name"]
-            out |= set(name) if isinstance(name, tuple) else {name}
+            out.add(eqn.params["axis_name"])
         bound = {eqn.params["mesh"].axis_name} if eqn.primitive.name == "warp_map" else set()
         for j in core.jaxprs_in_params(eqn.params):
             out |= axes_asked_for(_open(j)) - bound

@@ -1,4 +1,4 @@
-"""Views of the memory of interpreted kernels as NumPy arrays."""
+"""The memory of interpreted kernels: buffers, and views of them as NumPy arrays."""
 
 from __future__ import annotations
 
@@ -12,6 +12,21 @@ from jax._src.pallas.values import uninitialized_scalar
 from jax._src.state.indexing import NDIndexer
 from jax._src.state.primitives import apply_transforms, update_view
 from jax._src.state.types import ReshapeTransform, TransposeTransform
+
+
+class Buffer:
+    """What a reference refers to.
+
+    Attributes:
+      array: the elements.
+      name: as errors name it.
+      key: by which other threads have the same one.
+    """
+
+    def __init__(self, array: np.ndarray, name: str, key: Any = None):
+        self.array = array
+        self.name = name
+        self.key = key
 
 
 def filled(shape: Sequence[int], dtype: Any, zero: bool) -> np.ndarray:

@@ -43,7 +43,7 @@ class Core(Actor):
     Attributes:
       device: the device.
       coordinates: its position along the axes of both meshes, of devices and of cores.
-      values: the grid's indices and sizes, and other axes, where the kernel is.
+      positions: those, the grid's indices and sizes, and other axes, where the kernel is.
       buffers: its own, by key.
       count: how often it has come to each place of the kernel that makes buffers.
       random: its generator of random bits.
@@ -54,7 +54,7 @@ class Core(Actor):
         self.device = device
         self.number = number
         self.coordinates = {**device.coordinates, **axes}
-        self.values: dict[Any, int] = dict(self.coordinates)
+        self.positions: dict[Any, int] = dict(self.coordinates)
         self.buffers: dict[Any, Buffer] = {}
         self.count = Visits()
         self.random = np.random.default_rng(0)

@@ -11,9 +11,11 @@ from jax._src import dtypes
 from jax._src.pallas.memory import MemorySpace as AnyMemorySpace
 from jax._src.pallas.mosaic.core import MemorySpace
 from jax._src.pallas.mosaic.interpret.clocks import Access, Actor, Races
-from jax._src.pallas.mosaic.interpret.params import InterpretParams, LoggingMode
+from jax._src.pallas.mosaic.interpret.params import InterpretParams
 from jax._src.pallas.mosaic.tpu_info import TpuInfo
+from jax._src.pallas.threaded.params import LoggingMode
 from jax._src.pallas.threaded.views import (
+    Buffer as AnyBuffer,
     OutOfBounds,
     int_of,
     read_with_padding,
@@ -33,20 +35,17 @@ def is_far(space: Any) -> bool:
     return space in _FAR
 
 
-class Buffer:
+class Buffer(AnyBuffer):
     """What a reference refers to.
 
     Attributes:
       array: the elements; of semaphores, `Semaphore` objects.
-      name: as errors name it.
       key: by which other cores and devices have the same one.
       accesses: those that others may race with.
     """
 
     def __init__(self, array: np.ndarray, name: str, key: Any):
-        self.array = array
-        self.name = name
-        self.key = key
+        super().__init__(array, name, key)
         self.accesses: list[Access] = []
 
 

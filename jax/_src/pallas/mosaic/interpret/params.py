@@ -4,28 +4,19 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import enum
 import importlib
 from collections.abc import Callable, Iterator
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 from jax._src.pallas.forced import forced_interpret
-
-
-class LoggingMode(enum.Flag):
-    """What interpreted kernels print while they run: uses of barriers, of semaphores, of memory."""
-
-    BARRIER = enum.auto()
-    SEMAPHORE = enum.auto()
-    SHARED_MEMORY = enum.auto()
-
+from jax._src.pallas.threaded.params import CommonInterpretParams
 
 # The numbers of copies that are told apart by default, where races are looked for.
 _COPIES = 64
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class InterpretParams:
+class InterpretParams(CommonInterpretParams):
     """Options with which kernels for TPUs are run without one, given as `interpret`.
 
     The memories of all devices and cores are simulated, copies between them, and semaphores. All cores run, each
@@ -70,34 +61,18 @@ class InterpretParams:
     Array([1., 2., 3., 4.], dtype=float32)
     """
 
-    detect_races: bool = False
-    out_of_bounds_reads: Literal["raise", "uninitialized"] = "raise"
-    skip_floating_point_ops: bool = False
-    uninitialized_memory: Literal["nan", "zero"] = "nan"
-    num_cores_or_threads: int = 1
-    vector_clock_size: int | None = None
-    logging_mode: LoggingMode | None = None
+    _CHOICES: ClassVar[dict[str, tuple[str, str]]] = {
+        **CommonInterpretParams._CHOICES,
+        "dma_execution_mode": ("eager", "on_wait"),
+        "buffer_bounds": ("logical", "padded"),
+    }
+    _RUNS_IN: ClassVar[str] = "jax._src.pallas.mosaic.interpret.run"
+
     dma_execution_mode: Literal["eager", "on_wait"] = "on_wait"
     random_seed: int | None = None
     grid_point_recorder: Callable[[Any, tuple[Any, ...], Any], Any] | None = None
     allow_hbm_allocation_in_run_scoped: bool = False
     buffer_bounds: Literal["logical", "padded"] = "logical"
-
-    def __post_init__(self) -> None:
-        if self.num_cores_or_threads < 1:
-            raise ValueError(
-                f"Number of cores or threads must be at least 1, but got {self.num_cores_or_threads}."
-            )
-        for name, allowed in (
-            ("out_of_bounds_reads", ("raise", "uninitialized")),
-            ("uninitialized_memory", ("nan", "zero")),
-            ("dma_execution_mode", ("eager", "on_wait")),
-            ("buffer_bounds", ("logical", "padded")),
-        ):
-            if getattr(self, name) not in allowed:
-                raise ValueError(
-                    f"{name} must be {allowed[0]!r} or {allowed[1]!r}, got {getattr(self, name)!r}."
-                )
 
     @property
     def num_cores_per_device(self) -> int:
@@ -124,11 +99,6 @@ class InterpretParams:
         size = self.get_vector_clock_size(num_devices)
         total = num_devices * num_cores
         return max(size, total + 1) if self.vector_clock_size is not None else total + _COPIES
-
-    def run_call(self, *args: Any, **params: Any) -> list[Any]:
-        """Run a kernel: what `pallas_call` does with these options."""
-        run = importlib.import_module("jax._src.pallas.mosaic.interpret.run").run_call
-        return run(self, *args, **params)
 
 
 _DEFAULT = InterpretParams()

@@ -6,8 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from jax._src.core import AbstractRef, DropVar, JaxprEqn
-from jax._src.lax.parallel import axis_index_p
+from jax._src.core import DropVar, JaxprEqn
 from jax._src.pallas.global_refs import get_global_p
 from jax._src.pallas.mosaic.copies import get_barrier_semaphore_p
 from jax._src.pallas.mosaic.hints import touch_p
@@ -20,44 +19,17 @@ from jax._src.pallas.mosaic.packing import (
     prng_random_bits_p,
     prng_seed_p,
 )
-from jax._src.pallas.primitives import delay_p, num_programs_p, program_id_p, run_scoped_p
+from jax._src.pallas.primitives import delay_p, run_scoped_p
 from jax._src.pallas.semaphores import semaphore_read_p, semaphore_signal_p, semaphore_wait_p
-from jax._src.pallas.threaded.control_flow import register_control_flow
+from jax._src.pallas.threaded.control_flow import register_control_flow, register_positions
 from jax._src.pallas.threaded.programs import run_jaxpr
 from jax._src.pallas.threaded.threads import Run
 from jax._src.pallas.threaded.views import int_of, read
-from jax._src.state.discharge import run_state_p
 from jax._src.state.primitives import addupdate_p, get_p, swap_p
 from jax._src.tree_util import tree_unflatten
 
-register_control_flow(rule)
-
-# Positions
-
-
-@rule(axis_index_p)
-def _axis_index(machine: Machine, core: Core, eqn: JaxprEqn, values: list[Any]) -> Run:
-    yield from ()
-    name = eqn.params["axis_name"]
-    if isinstance(name, tuple):
-        out = 0
-        for n in name:
-            out = out * machine.axis_sizes[n] + core.values[n]
-        return [np.int32(out)]
-    return [np.int32(core.values[name])]
-
-
-@rule(program_id_p)
-def _program_id(machine: Machine, core: Core, eqn: JaxprEqn, values: list[Any]) -> Run:
-    yield from ()
-    return [np.int32(core.values["program_id", eqn.params["axis"]])]
-
-
-@rule(num_programs_p)
-def _num_programs(machine: Machine, core: Core, eqn: JaxprEqn, values: list[Any]) -> Run:
-    yield from ()
-    return [np.int32(core.values["num_programs", eqn.params["axis"]])]
-
+register_control_flow(rule, Buffer)
+register_positions(rule)
 
 # Reads and writes
 
@@ -195,21 +167,6 @@ def _run_scoped(machine: Machine, core: Core, eqn: JaxprEqn, values: list[Any]) 
     for b in buffers:
         machine.free(core, b)
     return outs
-
-
-@rule(run_state_p)
-def _run_state(machine: Machine, core: Core, eqn: JaxprEqn, values: list[Any]) -> Run:
-    closed = eqn.params["jaxpr"]
-    args = []
-    for value, aval in zip(values, closed.in_avals):
-        if isinstance(aval, AbstractRef) and not isinstance(value, Buffer):
-            key = (eqn, core.count(eqn), len(args))
-            value = Buffer(np.array(value, aval.dtype), f"a state of {core.name}", key)
-        args.append(value)
-    yield from run_jaxpr(machine, core, closed.jaxpr, closed.consts, args)
-    # The final values of all operands.
-    made = [isinstance(a, Buffer) and not isinstance(v, Buffer) for a, v in zip(args, values)]
-    return [a.array if m else v for a, v, m in zip(args, values, made)]
 
 
 @rule(get_global_p)

@@ -226,8 +226,8 @@ class _Call:
             shares = points_of_cores(sizes, semantics, self.params)
         buffers = self._buffers(machine, device, fixed, scalars, arrays)
         for core, points in zip(cores, shares):
-            core.values.update(positions)
-            core.values.update({("num_programs", k): d for k, d in enumerate(sizes)})
+            core.positions.update(positions)
+            core.positions.update({("num_programs", k): d for k, d in enumerate(sizes)})
             run = self._run_core(machine, core, points, fixed, scalars, buffers)
             machine.spawn(core, run)
 
@@ -287,9 +287,9 @@ class _Call:
             core.buffers[buffer.key] = buffer
         for point in points:
             at = self._whole_point(point, fixed)
-            core.values.update({("program_id", k): i for k, i in enumerate(point)})
+            core.positions.update({("program_id", k): i for k, i in enumerate(point)})
             if names is not None:
-                core.values.update({names[i]: at[i] for i in m.kernel_axes})
+                core.positions.update({names[i]: at[i] for i in m.kernel_axes})
             if self.params.grid_point_recorder is not None:
                 coordinates = tuple([np.int32(i) for i in point])
                 self.params.grid_point_recorder(np.int32(0), coordinates, np.int32(core.number))

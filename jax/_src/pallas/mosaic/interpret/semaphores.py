@@ -10,7 +10,7 @@ import numpy as np
 
 from jax._src.pallas.mosaic.interpret.clocks import Actor
 from jax._src.pallas.mosaic.interpret.memory import Buffer
-from jax._src.pallas.mosaic.interpret.params import LoggingMode
+from jax._src.pallas.threaded.params import LoggingMode
 from jax._src.pallas.threaded.threads import Run, Wait
 from jax._src.pallas.threaded.views import view_array
 

@@ -68,7 +68,7 @@ class _Call:
         """Return a machine whose threads run the kernel on references."""
 
         def start(thread: Thread) -> Run:
-            thread.coordinates.update(coordinates)
+            thread.positions.update(coordinates)
             return run_jaxpr(machine, thread, self.jaxpr, (), refs)
 
         machine = Machine(self.params, mesh, self.where, start)

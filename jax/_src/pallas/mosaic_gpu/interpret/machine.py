@@ -39,7 +39,7 @@ class Thread:
 
     Attributes:
       block: the block.
-      coordinates: its position along all axes of the mesh.
+      positions: its position along all axes of the mesh, and in the grid.
       name: as errors name it.
       count: how often it has come to each place of the kernel that needs to know it.
       warp_of: the thread whose warp it is; None for a thread.
@@ -47,7 +47,7 @@ class Thread:
     """
 
     block: Block
-    coordinates: dict[Any, int]
+    positions: dict[Any, int]
     name: str
     count: Visits = dataclasses.field(default_factory=Visits)
     warp_of: Thread | None = None
@@ -55,9 +55,9 @@ class Thread:
 
     def warp(self, i: int, axis_name: Any) -> Thread:
         """Return one of the thread's warps, whose number is its position along an axis."""
-        coordinates = {**self.coordinates, axis_name: i}
+        positions = {**self.positions, axis_name: i}
         name = f"warp {i} of {self.name}"
-        return Thread(self.block, coordinates, name, warp_of=self, warps=slice(i, i + 1))
+        return Thread(self.block, positions, name, warp_of=self, warps=slice(i, i + 1))
 
 
 class Machine(Scheduler):

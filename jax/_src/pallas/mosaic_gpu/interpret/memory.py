@@ -10,7 +10,7 @@ from jax._src import dtypes
 from jax._src.pallas.mosaic_gpu.core import NUM_WARPS, BarrierType, WGMMAAbstractAccumulatorRef
 from jax._src.pallas.mosaic_gpu.transforms import ExtractAliasedRef
 from jax._src.pallas.semaphores import SemaphoreTy
-from jax._src.pallas.threaded.views import filled
+from jax._src.pallas.threaded.views import Buffer as AnyBuffer, filled
 
 
 class Barrier:
@@ -55,19 +55,17 @@ class Barrier:
         return f"{self.name} ({self.arrived} of {self.needed} arrivals in phase {self.phase})"
 
 
-class Buffer:
+class Buffer(AnyBuffer):
     """What a reference refers to.
 
     Attributes:
       array: the elements; of barriers, `Barrier` objects; of semaphores, counts.
-      name: as errors name it.
       key: by which other blocks have the same one.
+      members: the references that share this memory.
     """
 
     def __init__(self, array: np.ndarray, name: str, key: Any = None):
-        self.array = array
-        self.name = name
-        self.key = key
+        super().__init__(array, name, key)
         self.members: dict[Any, Buffer] = {}
 
     def member(self, t: ExtractAliasedRef, zero: bool) -> Buffer:

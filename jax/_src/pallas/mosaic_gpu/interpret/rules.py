@@ -8,8 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from jax._src.core import AbstractRef, JaxprEqn
-from jax._src.lax.parallel import axis_index_p
+from jax._src.core import JaxprEqn
 from jax._src.pallas.mosaic_gpu import copies, memory_operations as ops, mma
 from jax._src.pallas.mosaic_gpu.copies import OOBFillMode
 from jax._src.pallas.mosaic_gpu.core import NUM_WARPS, MemorySpace
@@ -29,9 +28,9 @@ from jax._src.pallas.mosaic_gpu.transforms import (
     PeerMemRef,
 )
 from jax._src.pallas.mosaic_gpu.warps import warp_map_p
-from jax._src.pallas.primitives import num_programs_p, program_id_p, run_scoped_p
+from jax._src.pallas.primitives import run_scoped_p
 from jax._src.pallas.semaphores import semaphore_read_p, semaphore_signal_p, semaphore_wait_p
-from jax._src.pallas.threaded.control_flow import register_control_flow
+from jax._src.pallas.threaded.control_flow import register_control_flow, register_positions
 from jax._src.pallas.threaded.programs import run_jaxpr
 from jax._src.pallas.threaded.threads import Run, Wait
 from jax._src.pallas.threaded.views import (
@@ -44,31 +43,9 @@ from jax._src.pallas.threaded.views import (
     write,
     write_inside,
 )
-from jax._src.state.discharge import run_state_p
 from jax._src.state.primitives import addupdate_p, get_p, swap_p
 from jax._src.state.types import TransformedRef
 from jax._src.tree_util import tree_unflatten
-
-# Positions
-
-
-@rule(axis_index_p)
-def _axis_index(machine: Machine, thread: Thread, eqn: JaxprEqn, values: list[Any]) -> Run:
-    yield from ()
-    return [np.int32(thread.coordinates[eqn.params["axis_name"]])]
-
-
-@rule(program_id_p)
-def _program_id(machine: Machine, thread: Thread, eqn: JaxprEqn, values: list[Any]) -> Run:
-    yield from ()
-    return [np.int32(thread.coordinates["program_id", eqn.params["axis"]])]
-
-
-@rule(num_programs_p)
-def _num_programs(machine: Machine, thread: Thread, eqn: JaxprEqn, values: list[Any]) -> Run:
-    yield from ()
-    return [np.int32(thread.coordinates["num_programs", eqn.params["axis"]])]
-
 
 # Views
 
@@ -519,10 +496,10 @@ def _run_scoped(machine: Machine, thread: Thread, eqn: JaxprEqn, values: list[An
         if aval.memory_space is MemorySpace.GMEM:
             place = machine.buffers
         elif not shared or aval.memory_space is MemorySpace.REGS:
-            key = (*key, tuple(thread.coordinates.items()))
+            key = (*key, tuple(thread.positions.items()))
             if aval.memory_space is not MemorySpace.REGS and machine.mesh is not None:
                 # The same key in all blocks of a cluster.
-                key = (eqn, times, k, thread.coordinates.get(machine.mesh.thread_name))
+                key = (eqn, times, k, thread.positions.get(machine.mesh.thread_name))
         if key not in place:
             sizes = lambda axes: len(
                 {b: None for a in axes for b in machine.neighbours(thread.block, a)}
@@ -532,19 +509,8 @@ def _run_scoped(machine: Machine, thread: Thread, eqn: JaxprEqn, values: list[An
     return (yield from run_jaxpr(machine, thread, closed.jaxpr, closed.consts, [*values, *buffers]))
 
 
-@rule(run_state_p)
-def _run_state(machine: Machine, thread: Thread, eqn: JaxprEqn, values: list[Any]) -> Run:
-    closed = eqn.params["jaxpr"]
-    args = []
-    for value, aval in zip(values, closed.in_avals):
-        is_state = isinstance(aval, AbstractRef) and not isinstance(value, Buffer)
-        args.append(Buffer(np.array(value, aval.dtype), "a state") if is_state else value)
-    yield from run_jaxpr(machine, thread, closed.jaxpr, closed.consts, args)
-    made = [isinstance(a, Buffer) and not isinstance(v, Buffer) for a, v in zip(args, values)]
-    return [a.array if m else v for a, v, m in zip(args, values, made)]
-
-
-register_control_flow(rule)
+register_control_flow(rule, Buffer)
+register_positions(rule)
 
 
 @rule(warp_map_p)
