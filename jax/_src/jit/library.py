@@ -45,6 +45,29 @@ def nested_jit(fun: F, *, static_argnames: tuple[str, ...] = ()) -> F:
     return _native(_LibraryJit(fun, _options(static_argnames)))
 
 
+class Programs(dict[Any, Callable[..., Any]]):
+    """Compiled functions by what they are made for; when there are too many, all are forgotten.
+
+    A lookup of one that is there is a native one, and so costs an eager call little.
+
+    Args:
+      make: returns the function of arrays for a key.
+    """
+
+    _most = 4096
+
+    def __init__(self, make: Callable[[Any], Callable[..., Any]]):
+        super().__init__()
+        self._make = make
+
+    def __missing__(self, key: Any) -> Callable[..., Any]:
+        fun = self._make(key)
+        if len(self) >= self._most:
+            self.clear()
+        program = self[key] = inline_jit(fun)
+        return program
+
+
 def eager_jit(*static_argnames: str, direct: tuple[str, ...] = ()) -> Callable[[F], F]:
     """Returns a decorator of public functions, which compiles eager calls whose first argument is an array.
 

@@ -13,7 +13,7 @@ from jax._src import config, core, dtypes
 from jax._src.api import vmap
 from jax._src.array import ArrayImpl
 from jax._src.basearray import Array
-from jax._src.jit.library import inline_jit, nested_jit
+from jax._src.jit.library import Programs, nested_jit
 from jax._src.lax import lax
 from jax._src.lax.resharding import place
 from jax._src.numpy import util
@@ -111,32 +111,26 @@ def _filled(name, shape, value, dtype, device, out_sharding):
     dtype = user_dtype(dtype, name)
     if device is None and out_sharding is None:
         if isinstance(dtype, np.dtype) and _is_free():
-            return _constant(shape, value, dtype)
+            return _constants[shape, value, dtype]()
         return lax.full(shape, value, dtype)
     if device is not None and core.trace_ctx.trace is not core.eval_trace:
         return placed_constant(name, lax.full(shape, value, dtype), device, out_sharding)
     return lax.full(shape, value, dtype, sharding=util.placement(name, device, out_sharding))
 
 
-_MAX_PROGRAMS = 4096
-_programs: dict[Any, Callable[[], Array]] = {}
+def _constant_of(key: tuple[Any, int, Any]) -> Callable[[], Array]:
+    shape, value, dtype = key
+
+    def make():
+        return lax.full(shape, value, dtype)
+
+    make.__name__ = make.__qualname__ = "ones" if value else "zeros"
+    make._apply_primitive = True  # type: ignore[attr-defined]  # as an operation
+    return make
 
 
-def _constant(shape, value, dtype):
-    """Zeros or ones, outside of transformations: the result of a program without operands."""
-    key = (shape, value, dtype)
-    program = _programs.get(key)
-    if program is None:
-
-        def make():
-            return lax.full(shape, value, dtype)
-
-        make.__name__ = make.__qualname__ = "ones" if value else "zeros"
-        make._apply_primitive = True  # type: ignore[attr-defined]  # as an operation
-        if len(_programs) >= _MAX_PROGRAMS:
-            _programs.clear()
-        program = _programs[key] = inline_jit(make)
-    return program()
+# Eager zeros and ones, by shape, value and dtype: the results of programs without operands.
+_constants = Programs(_constant_of)
 
 
 def _is_free() -> bool:
@@ -286,7 +280,7 @@ def _filled_like(name, a, value, dtype, shape, device, out_sharding):
         and not (a.committed or a.weak_type)
         and isinstance(a.dtype, np.dtype)
     ):
-        return _constant(a.shape, value, a.dtype)
+        return _constants[a.shape, value, a.dtype]()
     if not (hasattr(a, "dtype") and hasattr(a, "shape")):
         check_arraylike(name, a)
         a = util.lower_jax_array(a)

@@ -14,7 +14,7 @@ import numpy as np
 from jax._src import config, core, dtypes
 from jax._src.array import ArrayImpl
 from jax._src.device_put.functions import device_put
-from jax._src.jit.library import inline_jit
+from jax._src.jit.library import Programs, inline_jit
 from jax._src.lax import lax, slicing
 from jax._src.lax.slicing import GatherDimensionNumbers, GatherScatterMode
 from jax._src.lax.slicing.gathers import default_fill_value
@@ -78,7 +78,7 @@ def getitem(x: Any, idx: Any) -> Any:
                     if stop - start >= shape[0]:
                         return x
                     if stop > start:
-                        return _take_rows(stop - start)(x, start)
+                        return _row_programs[stop - start](x, start)
         elif t is ArrayImpl:
             shape, dtype = x.shape, idx.dtype
             if shape and shape[0] and dtype.kind in "iu" and not checks_bounds():
@@ -121,12 +121,12 @@ def rewriting_take(
     if out_sharding is not None:
         sharding = canonicalize_sharding(out_sharding, "x.at[...].get")
         skeleton, leaves = split(entries, arr.shape)
-        return auto_axes(_program(skeleton, flags), out_sharding=sharding)(arr, *leaves)
+        return auto_axes(_programs[skeleton, flags], out_sharding=sharding)(arr, *leaves)
     if is_eager_array(arr) and not _bounds.value:  # a program has the line of its first call
         if not _changes(arr.shape, entries):
             return arr
         skeleton, leaves = split(entries, arr.shape)
-        return _program(skeleton, flags)(arr, *leaves)
+        return _programs[skeleton, flags](arr, *leaves)
     return take_entries(arr, entries, *flags)
 
 
@@ -288,22 +288,16 @@ def join(skeleton: tuple[Entry, ...], leaves) -> list[Entry]:
     ]
 
 
-_MAX_PROGRAMS = 4096
-_programs: dict[Any, Callable] = {}
+def _take_of(key: Any) -> Callable:
+    skeleton, flags = key
+
+    def take(x, *leaves):
+        return take_entries(x, join(skeleton, leaves), *flags)
+
+    return take
 
 
-def _program(skeleton, flags) -> Callable:
-    key = (skeleton, flags)
-    program = _programs.get(key)
-    if program is None:
-
-        def take(x, *leaves):
-            return take_entries(x, join(skeleton, leaves), *flags)
-
-        if len(_programs) >= _MAX_PROGRAMS:
-            _programs.clear()
-        program = _programs[key] = inline_jit(take)
-    return program
+_programs = Programs(_take_of)  # by skeleton and flags
 
 
 @inline_jit
@@ -343,21 +337,14 @@ def _row_of_one_device(x: ArrayImpl, i: int) -> Any:
         return device_put(row, replicated)
 
 
-# One program per length of a slice; the start is an operand.
-_row_programs: dict[int, Callable] = {}
+def _take_rows_of(size: int) -> Callable:
+    def take(x, start):
+        return take_slice(x, [Slice(start, size), *map(whole, x.shape[1:])])
+
+    return take
 
 
-def _take_rows(size: int) -> Callable:
-    program = _row_programs.get(size)
-    if program is None:
-
-        def take(x, start):
-            return take_slice(x, [Slice(start, size), *map(whole, x.shape[1:])])
-
-        if len(_row_programs) >= _MAX_PROGRAMS:
-            _row_programs.clear()
-        program = _row_programs[size] = inline_jit(take)
-    return program
+_row_programs = Programs(_take_rows_of)  # by the length of a slice; its start is an operand
 
 
 @inline_jit

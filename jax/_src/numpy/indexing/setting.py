@@ -12,7 +12,7 @@ from jax._src import config, core, dtypes
 from jax._src.array import ArrayImpl
 from jax._src.basearray import Array
 from jax._src.device_put.functions import device_put
-from jax._src.jit.library import inline_jit
+from jax._src.jit.library import Programs
 from jax._src.lax import lax, slicing
 from jax._src.lax.resharding import reshard
 from jax._src.lax.slicing import GatherScatterMode, ScatterDimensionNumbers
@@ -88,12 +88,12 @@ def scatter_update(
     if out_sharding is not None:
         sharding = canonicalize_sharding(out_sharding, "x.at[...].set")
         skeleton, leaves = split(entries, x.shape)
-        program = _program(scatter_op, skeleton, flags)
+        program = _programs[scatter_op, skeleton, flags]
         return auto_axes(program, out_sharding=sharding)(x, y, *leaves)
     is_eager = type(x) is ArrayImpl and _trace_ctx.trace is _eval_trace
     if compiled and is_eager and not checks_bounds:  # a program has the line of its first call
         skeleton, leaves = split(entries, x.shape)
-        return _program(scatter_op, skeleton, flags)(x, y, *leaves)
+        return _programs[scatter_op, skeleton, flags](x, y, *leaves)
     return update_entries(x, entries, y, scatter_op, *flags)
 
 
@@ -212,28 +212,23 @@ _safe: dict[Any, bool] = {}
 # ---------------------------------------------------------------------------------------------------
 # Compiled programs
 
-_MAX_PROGRAMS = 4096
-_programs: dict[Any, Callable] = {}
+
+def _update_of(key: Any) -> Callable:
+    scatter_op, skeleton, flags = key
+    combine = _COMBINERS.get(scatter_op)
+    if combine is not None and _is_one_slice(skeleton):
+
+        def update(x, y, *leaves):
+            return _update_slice(x, join(skeleton, leaves), y, combine)
+    else:
+
+        def update(x, y, *leaves):
+            return update_entries(x, join(skeleton, leaves), y, scatter_op, *flags)
+
+    return update
 
 
-def _program(scatter_op, skeleton, flags) -> Callable:
-    key = (scatter_op, skeleton, flags)
-    program = _programs.get(key)
-    if program is None:
-        combine = _COMBINERS.get(scatter_op)
-        if combine is not None and _is_one_slice(skeleton):
-
-            def update(x, y, *leaves):
-                return _update_slice(x, join(skeleton, leaves), y, combine)
-        else:
-
-            def update(x, y, *leaves):
-                return update_entries(x, join(skeleton, leaves), y, scatter_op, *flags)
-
-        if len(_programs) >= _MAX_PROGRAMS:
-            _programs.clear()
-        program = _programs[key] = inline_jit(update)
-    return program
+_programs = Programs(_update_of)  # by operation, skeleton and flags
 
 
 # How each scatter combines old and new elements, for updates of a single window.

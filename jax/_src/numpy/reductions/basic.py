@@ -74,7 +74,7 @@ def sum(
         and trace_ctx.trace is eval_trace
     ):
         try:
-            program = _sum_programs.get((axis, keepdims)) or _sum.program(axis, keepdims)
+            program = _sum_programs[axis, keepdims]
         except TypeError:  # a list of axes is unhashable; the general path handles it
             pass
         else:
@@ -113,7 +113,7 @@ def _extremum(reduction, programs, a, axis, out, keepdims, initial, where):
         and trace_ctx.trace is eval_trace
     ):
         try:
-            program = programs.get((axis, keepdims)) or reduction.program(axis, keepdims)
+            program = programs[axis, keepdims]
         except TypeError:
             pass
         else:

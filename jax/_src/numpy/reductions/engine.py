@@ -14,7 +14,7 @@ import numpy as np
 from jax._src import core, dtypes
 from jax._src.basearray import Array
 from jax._src.core import eval_trace, trace_ctx
-from jax._src.jit.library import inline_jit
+from jax._src.jit.library import Programs, inline_jit
 from jax._src.lax import lax, parallel
 from jax._src.numpy import util
 from jax._src.numpy.util import (
@@ -71,7 +71,7 @@ class Reduction:
         self.has_identity = has_identity
         self.logical = logical
         self.arithmetic = arithmetic
-        self.programs: dict[Any, Callable] = {}
+        self.programs = Programs(self._without_options)  # by axis and keepdims
         impl = partial(self.compute)
         impl.__name__ = impl.__qualname__ = f"_reduce_{name}"  # type: ignore[attr-defined]
         impl.__module__ = "jax.numpy"  # type: ignore[attr-defined]
@@ -108,18 +108,14 @@ class Reduction:
             promote_integers=bool(promote_integers),
         )
 
-    def program(self, axis: Axis, keepdims: bool) -> Callable:
-        """Makes a compiled reduction over the given axes without further options."""
-        name = self.name
+    def _without_options(self, key: tuple[Axis, bool]) -> Callable:
+        axis, keepdims = key
 
         def run(a):
             return self.compute(a, None, None, axis=axis, dtype=None, keepdims=keepdims)
 
-        run.__name__ = run.__qualname__ = f"_reduce_{name}"
-        if len(self.programs) > 256:
-            self.programs.clear()
-        program = self.programs[axis, keepdims] = inline_jit(run)
-        return program
+        run.__name__ = run.__qualname__ = f"_reduce_{self.name}"
+        return run
 
     def compute(
         self, a, initial=None, where=None, *, axis=None, dtype=None, keepdims=False,

@@ -11,7 +11,7 @@ from jax._src import dtypes
 from jax._src.array import ArrayImpl
 from jax._src.basearray import Array
 from jax._src.core import eval_trace, trace_ctx
-from jax._src.jit.library import eager_jit, inline_jit, nested_jit
+from jax._src.jit.library import Programs, eager_jit, inline_jit, nested_jit
 from jax._src.lax import lax
 from jax._src.numpy import util
 from jax._src.numpy.checks import check_divisor
@@ -59,7 +59,18 @@ def _mean_impl(a, where=None, *, axis, dtype, keepdims):
 
 _mean_impl.__name__ = "_mean"
 _mean_program = inline_jit(_mean_impl, static_argnames=("axis", "dtype", "keepdims"))
-_mean_programs: dict[Any, Callable] = {}
+
+
+def _mean_of(key: tuple[Axis, bool]) -> Callable:
+    axis, keepdims = key
+
+    def _mean(a):
+        return _mean_impl(a, axis=axis, dtype=None, keepdims=keepdims)
+
+    return _mean
+
+
+_mean_programs = Programs(_mean_of)  # by axis and keepdims
 
 
 @export
@@ -88,7 +99,7 @@ def mean(
     eager = trace_ctx.trace is eval_trace
     if eager and dtype is None and out is None and where is None and type(a) is ArrayImpl:
         try:
-            program = _mean_programs.get((axis, keepdims)) or _new_mean_program(axis, keepdims)
+            program = _mean_programs[axis, keepdims]
         except TypeError:
             pass
         else:
@@ -109,16 +120,6 @@ def dtype_of_numbers(dtype, name):
     if dtype == np.bool_:
         raise TypeError(f"jnp.{name}: dtype must be one of numbers, got bool")
     return dtype
-
-
-def _new_mean_program(axis, keepdims):
-    def _mean(a):
-        return _mean_impl(a, axis=axis, dtype=None, keepdims=keepdims)
-
-    if len(_mean_programs) > 256:
-        _mean_programs.clear()
-    program = _mean_programs[axis, keepdims] = inline_jit(_mean)
-    return program
 
 
 @export
