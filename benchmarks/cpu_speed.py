@@ -25,6 +25,7 @@ from run import (
     own_path,
     pattern,
     positive,
+    reported_errors,
 )
 from tqdm import tqdm
 
@@ -182,14 +183,8 @@ def run(arguments) -> list[Row]:
 
 def main() -> int:
     arguments = parse_arguments()
-    try:
+    with reported_errors():
         rows = run(arguments)
-    except BenchError as error:
-        print(f"bench: error: {error}", file=sys.stderr)
-        return 1
-    except KeyboardInterrupt:
-        print("bench: stopped", file=sys.stderr)
-        return 130
     if arguments.json is not None:
         arguments.json.write_text(json.dumps([dataclasses.asdict(row) for row in rows], indent=1))
     return 0

@@ -9,6 +9,7 @@ side runs NumPy; these rows are in a separate table.
 """
 
 import argparse
+import contextlib
 import dataclasses
 import json
 import os
@@ -467,16 +468,23 @@ def run(arguments) -> list[Row]:
             side.close()
 
 
-def main() -> int:
-    arguments = parse_arguments()
+@contextlib.contextmanager
+def reported_errors():
+    """Ends the program with one line for an error of the benchmarks, or when it is interrupted."""
     try:
-        rows = run(arguments)
+        yield
     except BenchError as error:
         print(f"bench: error: {error}", file=sys.stderr)
-        return 1
+        sys.exit(1)
     except KeyboardInterrupt:
         print("bench: stopped", file=sys.stderr)
-        return 130
+        sys.exit(130)
+
+
+def main() -> int:
+    arguments = parse_arguments()
+    with reported_errors():
+        rows = run(arguments)
     if arguments.list:
         return 0
     if arguments.markdown:

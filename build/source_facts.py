@@ -10,7 +10,6 @@ import hashlib
 import json
 import os
 import sys
-import tempfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -54,7 +53,7 @@ class SourceFacts:
         content = path.read_bytes()
         key = f"{name} {is_package} {texts} {hashlib.sha256(content).hexdigest()}"
         facts = self._used.get(key) or self._kept.get(key)
-        if facts is None:
+        if not _is_well_formed(facts):
             tree = ast.parse(content, str(path))
             source = late_names.read_source(tree, texts=texts)
             late = texts or not source.is_late
@@ -64,18 +63,19 @@ class SourceFacts:
 
     def save(self) -> None:
         """Keeps the facts that were asked for, if any of them is new."""
-        if self._used.keys() <= self._kept.keys():
+        if self._used.items() <= self._kept.items():
             return
         # Facts of other branches stay, as long as they are few.
         facts = {**self._kept, **self._used} if len(self._kept) < 20_000 else self._used
         file = cache_file()
+        text = json.dumps({"version": self._version, "facts": facts})
+        unfinished = file.with_name(f"{file.name}.{os.getpid()}")
         try:
             file.parent.mkdir(parents=True, exist_ok=True)
-            with tempfile.NamedTemporaryFile("w", dir=file.parent, delete=False) as out:
-                json.dump({"version": self._version, "facts": facts}, out)
-            os.replace(out.name, file)
+            unfinished.write_text(text)
+            os.replace(unfinished, file)
         except OSError:
-            pass
+            unfinished.unlink(missing_ok=True)
 
     def _load(self) -> dict[str, Any]:
         try:
@@ -90,6 +90,14 @@ def _version() -> str:
     for program in _PROGRAMS:
         digest.update((Path(__file__).parent / program).read_bytes())
     return digest.hexdigest()
+
+
+def _is_well_formed(facts: Any) -> bool:
+    """Whether kept facts can be read; another program may have damaged the file."""
+    match facts:
+        case [dict(late), bool(), *lists] if len(lists) == 5:
+            return all(isinstance(names, list) for names in (*late.values(), *lists))
+    return False
 
 
 def _as_lists(source: late_names.Source, imports: set[str]) -> list[Any]:

@@ -1,6 +1,7 @@
 """What stands around Bazel: BUILD files, wheels, shards, accelerators, how Bazel is found, lanes."""
 
 import io
+import json
 import os
 import re
 import runpy
@@ -28,6 +29,7 @@ import environment  # noqa: E402
 import pack_wheel  # noqa: E402
 import processes  # noqa: E402
 import pytest_main  # noqa: E402
+import source_facts  # noqa: E402
 
 # BUILD files
 
@@ -60,6 +62,22 @@ def package(tmp_path):
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_text(content)
     return tmp_path
+
+
+@pytest.mark.parametrize("damage", ["cut", "facts", "version"])
+def test_kept_facts_may_be_damaged_or_old(package, tmp_path, monkeypatch, damage):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    wanted = build_files.build_files(package)
+    file = source_facts.cache_file()
+    kept = json.loads(file.read_text())
+    assert kept["facts"] and build_files.build_files(package) == wanted
+    if damage == "cut":
+        file.write_text(file.read_text()[:-9])
+    else:
+        damaged = {key: [{}, True, "a"] for key in kept["facts"]}
+        file.write_text(json.dumps(kept | {damage: damaged}))
+    assert build_files.build_files(package) == wanted
+    assert json.loads(file.read_text()) == kept
 
 
 def test_targets_and_their_dependencies(package):
