@@ -7,6 +7,7 @@ import pytest
 
 import jax
 import jax.numpy as jnp
+from jax import export
 from jax.experimental import pallas as pl
 from jax.experimental.pallas import tpu as pltpu
 from jax.extend import pallas as extend_pallas
@@ -311,3 +312,22 @@ def test_lower_as_mlir():
         lambda x, n: x + n, x28, 3, static_argnames=("n",), dynamic_shapes=True, platforms=["tpu"]
     )
     assert "stablehlo.add" in text and "module @jit" in text
+
+
+def test_symbolic_sizes_of_blocks_of_compiled_kernels():
+    x = jax.ShapeDtypeStruct(export.symbolic_shape("8 * n, 128"), jnp.float32)
+    whole = pl.BlockSpec(memory_space=pl.ANY)
+    rows = pl.BlockSpec((8, 128), lambda i: (i, 0))
+    copied = lambda x: pl.pallas_call(pltpu.sync_copy, x, in_specs=[whole], out_specs=whole)(x)
+    write = lambda x, o: o.__setitem__(..., x[...])
+    blocked = lambda x: pl.pallas_call(
+        write, x, grid=x.shape[0] // 8, in_specs=[rows], out_specs=rows
+    )(x)
+    lowered = lambda f, **kwargs: pl.lower_as_mlir(f, x, platforms=["tpu"], **kwargs)
+    assert "tpu_custom_call" in lowered(blocked)
+    for _ in range(2):  # also after it was lowered with the option
+        with pytest.raises(ValueError, match=r"static sizes.*args\[0\].*dynamic_shapes=True"):
+            lowered(copied)
+        assert "tpu_custom_call" in lowered(copied, dynamic_shapes=True)
+    with pytest.raises(NotImplementedError, match="have a size that is known"):
+        lowered(lambda x: pl.pallas_call(write, x)(x), dynamic_shapes=True)

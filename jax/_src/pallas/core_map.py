@@ -10,18 +10,17 @@ import functools
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
 
-from jax._src import api_util, core, traceback_util
+from jax._src import core, traceback_util
 from jax._src.api import NotSpecified, jit
-from jax._src.core import AbstractRef, Jaxpr, ShapedArray, trace_ctx, typeof
+from jax._src.core import AbstractRef, Jaxpr, ShapedArray, typeof
 from jax._src.interpreters import partial_eval as pe
 from jax._src.pallas.blocks import BlockSpec
 from jax._src.pallas.compiler_params import CompilerParams, check_compiler_params
 from jax._src.pallas.cost_estimate import CostEstimate
 from jax._src.pallas.forced import interpret_option
-from jax._src.pallas.global_refs import kernel_in_scope
 from jax._src.pallas.grids import GridSpec, grid_in_scope, grid_mapping
 from jax._src.pallas.memory import MemorySpace, ref_avals_of
-from jax._src.pallas.pallas_call import out_aval, pallas_call_p
+from jax._src.pallas.pallas_call import out_aval, pallas_call_p, trace_kernel
 from jax._src.pallas.values import as_array
 from jax._src.state.discharge import written
 from jax._src.state.primitives import ref_get, ref_set
@@ -234,42 +233,16 @@ class _StagedKernel:
         self.scratch_avals, scratch_tree = ref_avals_of(scratch_types, "the types of scratch")
         in_space = lambda a: AbstractRef(a.strip_weak_type(), space)
         arg_avals = [_ref_aval(typeof(x), in_space) for x in self.args]
-        n, m = len(arg_avals), len(self.out_avals)
-
-        def run(*refs: Any) -> Any:
-            ins = tree_unflatten(in_tree, refs[:n])
-            outs = tree_unflatten(out_tree, refs[n : n + m])
-            outs = tuple(outs) if isinstance(outs, (tuple, list)) else (outs,)
-            scratch = tree_unflatten(scratch_tree, refs[n + m :])
-            with kernel_in_scope(trace_ctx.trace):
-                if isinstance(scratch, dict):
-                    result = f(*ins, *outs, **scratch)
-                else:
-                    scratch = tuple(scratch) if isinstance(scratch, (tuple, list)) else (scratch,)
-                    result = f(*ins, *outs, *scratch)
-            if result is not None:
-                raise ValueError(
-                    f"The kernel function in {what} {where} should return None. It returns a PyTree: "
-                    f"{tree_structure(result)}."
-                )
-            return []
-
-        info = api_util.debug_info(f"pallas_{what}", f, (), {})
-        info = core.DebugInfo(
-            f"pallas_{what}", f"{name} for kernel function {info.func_src_info}" if name else info.func_src_info
-        )  # fmt: skip
-        where = info.func_src_info
+        avals = arg_avals, [*map(in_space, self.out_avals)], self.scratch_avals
         self.grid = tuple(mesh.shape.values())
         self.names = tuple(mesh.shape)
         with grid_in_scope(self.grid, self.names, ()):
-            jaxpr, _, consts = pe.trace_to_jaxpr_dynamic(
-                run, [*arg_avals, *map(in_space, self.out_avals), *self.scratch_avals], info
-            )
+            jaxpr, consts = trace_kernel(what, f, name, avals, (in_tree, out_tree, scratch_tree))
         arrays = [typeof(c) for c in consts if not isinstance(typeof(c), AbstractRef)]
         if arrays:
             shown = ", ".join([a.str_short(short_dtypes=True) for a in arrays])
             raise ValueError(
-                f"The kernel function in {what} {where} captures non-Ref constants [{shown}]. You should pass them "
+                f"The kernel function in the {what} {jaxpr.debug_info.func_src_info} captures non-Ref constants [{shown}]. You should pass them "
                 "as inputs, or in references."
             )
         # The operands: references that are closed over, then arguments.

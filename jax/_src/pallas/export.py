@@ -3,19 +3,12 @@
 from __future__ import annotations
 
 import contextlib
-import threading
 from collections.abc import Iterator, Sequence
 from typing import Any
 
 from jax._src.api import jit
 from jax._src.export._export import export
-
-
-class _State(threading.local):
-    dynamic_shapes = False
-
-
-_state = _State()
+from jax._src.pallas.pallas_call import symbolic_blocks
 
 
 @contextlib.contextmanager
@@ -23,19 +16,15 @@ def pallas_export_experimental(dynamic_shapes: bool) -> Iterator[None]:
     """Return a context in which kernels are compiled for export.
 
     Args:
-      dynamic_shapes: whether sizes in compiled kernels may be symbolic.
+      dynamic_shapes: whether blocks of compiled kernels may have symbolic sizes. Kernels can only copy from
+        and to such blocks. Sizes of the grid, and of arrays with blocks of static sizes, may be symbolic
+        without it.
     """
-    before = _state.dynamic_shapes
-    _state.dynamic_shapes = dynamic_shapes
+    before = symbolic_blocks.swap_local(dynamic_shapes)
     try:
         yield
     finally:
-        _state.dynamic_shapes = before
-
-
-def dynamic_shapes_enabled() -> bool:
-    """Whether sizes in kernels that are compiled now may be symbolic."""
-    return _state.dynamic_shapes
+        symbolic_blocks.swap_local(before)
 
 
 def lower_as_mlir(
@@ -49,7 +38,7 @@ def lower_as_mlir(
     Args:
       f: the function.
       *args, **kwargs: its arguments, arrays or `jax.ShapeDtypeStruct`.
-      dynamic_shapes: whether sizes in kernels may be symbolic.
+      dynamic_shapes: the option of `pallas_export_experimental`.
       device: the device to lower it for.
       static_argnames: names of arguments that are static.
       platforms: the platforms to lower it for; the default one if None.

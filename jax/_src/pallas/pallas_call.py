@@ -10,6 +10,7 @@ import numpy as np
 
 from jax._src import api_util, core, dtypes, traceback_util
 from jax._src.api import jit
+from jax._src.config import context_config
 from jax._src.core import Jaxpr, Primitive, ShapedArray, typeof
 from jax._src.interpreters import mlir, partial_eval as pe
 from jax._src.lax import lax
@@ -42,6 +43,9 @@ traceback_util.register_exclusion(__file__)
 
 # The operands are those that `GridMapping` lists. The jaxpr is the kernel's.
 pallas_call_p = Primitive("pallas_call", multiple_results=True)
+
+# Whether blocks of compiled kernels may have symbolic sizes.
+symbolic_blocks = context_config("pallas_symbolic_blocks", False)
 
 
 @traceback_util.api_boundary
@@ -199,53 +203,74 @@ def _stage_kernel(
     kernel: Callable[..., None], name: str | None, spec: GridSpec, mapping: GridMapping,
     in_tree: PyTreeDef, out_tree: PyTreeDef,
 ) -> Jaxpr:  # fmt: skip
-    """Stage the kernel as a function of references."""
+    """Stage the kernel of `pallas_call`, which closes over nothing."""
     scalars = mapping.index_map_avals[len(mapping.grid) :]
     ins = [*scalars, *[m.block_aval for m in mapping.in_block_mappings]]
     outs = [m.block_aval for m in mapping.block_mappings_output]
     _, scratch_tree = ref_avals_of(spec.scratch_shapes, "scratch_shapes")
-
-    def run(*refs: Any) -> Any:
-        n, m = len(ins), len(outs)
-        args = tree_unflatten(in_tree, refs[:n])
-        results = tree_unflatten(out_tree, refs[n : n + m])
-        results = tuple(results) if isinstance(results, (tuple, list)) else (results,)
-        scratch = tree_unflatten(scratch_tree, refs[n + m :])
-        with kernel_in_scope(core.trace_ctx.trace):
-            if isinstance(scratch, dict):
-                out = kernel(*args, *results, **scratch)
-            else:
-                scratch = tuple(scratch) if isinstance(scratch, (tuple, list)) else (scratch,)
-                out = kernel(*args, *results, *scratch)
-        if out is not None:
-            raise ValueError(
-                f"The kernel function in the pallas_call {where} should return None. It returns a PyTree: "
-                f"{tree_structure(out)}. Write results to the references of the outputs."
-            )
-        return []
-
-    info = _kernel_info(kernel, name)
-    where = info.func_src_info
-    avals = [*ins, *outs, *mapping.scratch_avals]
+    avals, trees = (ins, outs, mapping.scratch_avals), (in_tree, out_tree, scratch_tree)
     with grid_in_scope(spec.grid, spec.grid_names, ()):
-        jaxpr, _, consts = pe.trace_to_jaxpr_dynamic(run, avals, info)
+        jaxpr, consts = trace_kernel("pallas_call", kernel, name, avals, trees)
     if consts:
         types = [typeof(c) for c in consts]
         shown = ", ".join(
             a.str_short(short_dtypes=True) if hasattr(a, "str_short") else str(a) for a in types
         )
         raise ValueError(
-            f"The kernel function in the pallas_call {where} captures constants [{shown}]. You should pass them "
-            "as inputs."
+            f"The kernel function in the pallas_call {jaxpr.debug_info.func_src_info} captures constants [{shown}]. "
+            "You should pass them as inputs."
         )
     return jaxpr
 
 
-def _kernel_info(kernel: Callable[..., None], name: str | None) -> core.DebugInfo:
-    info = api_util.debug_info("pallas_call", kernel, (), {})
-    if name is None:
-        return core.DebugInfo("pallas_call", info.func_src_info)
-    return core.DebugInfo("pallas_call", f"{name} for kernel function {info.func_src_info}")
+def trace_kernel(
+    what: str, kernel: Callable[..., None], name: str | None, avals: Sequence[Sequence[Any]],
+    trees: Sequence[PyTreeDef],
+) -> tuple[Jaxpr, list[Any]]:  # fmt: skip
+    """Stage a kernel as a function of references. Its grid is in scope.
+
+    Args:
+      what: the function that applies it, for errors.
+      kernel: function of references to arguments, results and scratch arrays.
+      name: the kernel's name in place of the function's, or None.
+      avals: the types of the references: to the leaves of arguments, of results, and to scratch arrays.
+      trees: the structures of these three.
+
+    Returns:
+      The jaxpr, and what the kernel closes over.
+
+    Raises:
+      ValueError: if the kernel returns a value.
+    """
+    n, m = len(avals[0]), len(avals[1])
+    in_tree, out_tree, scratch_tree = trees
+
+    def run(*refs: Any) -> Any:
+        args = tree_unflatten(in_tree, refs[:n])
+        results = _as_tuple(tree_unflatten(out_tree, refs[n : n + m]))
+        scratch = tree_unflatten(scratch_tree, refs[n + m :])
+        with kernel_in_scope(core.trace_ctx.trace):
+            if isinstance(scratch, dict):
+                out = kernel(*args, *results, **scratch)
+            else:
+                out = kernel(*args, *results, *_as_tuple(scratch))
+        if out is not None:
+            raise ValueError(
+                f"The kernel function in the {what} {where} should return None. It returns a PyTree: "
+                f"{tree_structure(out)}. Write results to references."
+            )
+        return []
+
+    where = api_util.debug_info(what, kernel, (), {}).func_src_info
+    if name is not None:
+        where = f"{name} for kernel function {where}"
+    flat = [a for group in avals for a in group]
+    jaxpr, _, consts = pe.trace_to_jaxpr_dynamic(run, flat, core.DebugInfo(what, where))
+    return jaxpr, consts
+
+
+def _as_tuple(x: Any) -> tuple[Any, ...]:
+    return tuple(x) if isinstance(x, (tuple, list)) else (x,)
 
 
 # The primitive
@@ -307,7 +332,20 @@ def _lower_for(platform: str, ctx: Any, *args: Any, interpret: Any, **params: An
     if interpret:
         return _lower_interpreted(ctx, *args, interpret=interpret, **params)
     where = params["jaxpr"].debug_info.func_src_info
-    return lowering_for(platform, params["compiler_params"], where)(ctx, *args, **params)
+    rule = lowering_for(platform, params["compiler_params"], where)
+    if not symbolic_blocks.value:
+        _check_static_blocks(params["grid_mapping"], where)
+    return rule(ctx, *args, **params)
+
+
+def _check_static_blocks(mapping: GridMapping, where: str) -> None:
+    for m in mapping.block_mappings:
+        if not all([isinstance(d, (int, np.integer)) for d in m.sizes]):
+            raise ValueError(
+                f"Blocks of compiled kernels have static sizes, but the one of {m.origin} in {where} has shape {m.sizes}. "
+                "Give it a BlockSpec with a shape of integers; or use pl.pallas_export_experimental(dynamic_shapes=True), "
+                "if the kernel only copies from or to it."
+            )
 
 
 def register_lowering_rule(params_cls: type, rule: Callable[..., Any], platform: str) -> None:

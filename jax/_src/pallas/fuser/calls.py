@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from jax._src import core
 from jax._src.api import jvp as api_jvp, vmap
 from jax._src.core import Primitive
 from jax._src.interpreters import ad, batching, mlir
+from jax._src.pallas.fuser.staging import Staged
+from jax._src.tree_util import tree_unflatten
 
 
 def call_primitive(name: str) -> Primitive:
@@ -34,3 +37,24 @@ def call_primitive(name: str) -> Primitive:
     ad.primitive_jvps[p] = forward
     batching.primitive_batchers[p] = batch
     return p
+
+
+def bind_call(p: Primitive, staged: Staged, args: Sequence[Any], **params: Any) -> Any:
+    """Apply a primitive that is a call to a staged function and the leaves of its arguments.
+
+    Args:
+      p: the primitive.
+      staged: the function.
+      args: the leaves.
+      **params: more parameters of the primitive.
+    """
+    outs = p.bind(
+        *staged.consts,
+        *args,
+        jaxpr=core.ClosedJaxpr(staged.jaxpr, ()),
+        num_consts=len(staged.consts),
+        in_tree=staged.in_tree,
+        out_tree=staged.out_tree,
+        **params,
+    )
+    return tree_unflatten(staged.out_tree, outs)

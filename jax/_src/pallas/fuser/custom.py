@@ -7,9 +7,8 @@ import inspect
 from collections.abc import Callable
 from typing import Any
 
-from jax._src.core import ClosedJaxpr
 from jax._src.pallas.blocks import BlockSpec
-from jax._src.pallas.fuser.calls import call_primitive
+from jax._src.pallas.fuser.calls import bind_call, call_primitive
 from jax._src.pallas.fuser.pull import EvalContext, PullContext, eval_rules, pull_rules
 from jax._src.pallas.fuser.push import push_rules
 from jax._src.pallas.fuser.staging import stage
@@ -117,17 +116,7 @@ class custom_fusion:
             )
         args = _positional(self.fun, name, args, kwargs)
         staged = stage(self.fun, args, {}, inline=False)
-        flat = tree_leaves(args)
-        outs = custom_fusion_p.bind(
-            *staged.consts,
-            *flat,
-            jaxpr=ClosedJaxpr(staged.jaxpr, ()),
-            num_consts=len(staged.consts),
-            in_tree=staged.in_tree,
-            out_tree=staged.out_tree,
-            rules=self,
-        )
-        return tree_unflatten(staged.out_tree, outs)
+        return bind_call(custom_fusion_p, staged, tree_leaves(args), rules=self)
 
 
 def _positional(fun: Any, name: str, args: Any, kwargs: Any) -> tuple[Any, ...]:

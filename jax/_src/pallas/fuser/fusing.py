@@ -7,8 +7,8 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from jax._src import core
-from jax._src.core import AbstractRef, ClosedJaxpr, Jaxpr, JaxprEqn, Literal
-from jax._src.pallas.fuser.calls import call_primitive
+from jax._src.core import AbstractRef, Jaxpr, JaxprEqn, Literal
+from jax._src.pallas.fuser.calls import bind_call, call_primitive
 from jax._src.pallas.fuser.fusion import Fusion
 from jax._src.pallas.fuser.staging import eval_inlined, stage, type_of
 from jax._src.tree_util import tree_flatten, tree_leaves, tree_map, tree_structure, tree_unflatten
@@ -49,17 +49,8 @@ def fusible(f: Any = None, *, output_fusion_prefix: Any = True) -> Any:
             return f(*fusions, tree_map(lambda _: None, output_fusion_prefix))
 
         staged = stage(alone, args, {}, inline=False)
-        outs = fusible_p.bind(
-            *staged.consts,
-            *tree_leaves(args),
-            jaxpr=ClosedJaxpr(staged.jaxpr, ()),
-            num_consts=len(staged.consts),
-            in_tree=staged.in_tree,
-            out_tree=staged.out_tree,
-            func=f,
-            output_fusion_prefix=_Prefix(output_fusion_prefix),
-        )
-        return tree_unflatten(staged.out_tree, outs)
+        prefix = _Prefix(output_fusion_prefix)
+        return bind_call(fusible_p, staged, tree_leaves(args), func=f, output_fusion_prefix=prefix)
 
     return wrapper
 
@@ -86,8 +77,8 @@ def fuse(
     Args:
       f: function of arrays that calls a fusible. If it calls several, it is the first. It can close over
         references: what computes the fusible's arguments can read them, what follows can also write them.
-      resolve_fusion_dtypes: whether to replace dtypes that have no physical representation; there are none of
-        these among the dtypes of JAX.
+      resolve_fusion_dtypes: whether to replace dtypes that have no physical representation. As all dtypes of
+        JAX have one, both values mean the same.
       debug: whether to print the function's jaxpr.
       strict_mode: the `strict_mode` of the fusions, for `pull_block_spec`.
 

@@ -31,6 +31,7 @@ from jax._src.pallas.primitives import multiple_of
 from jax._src.state.indexing import NDIndexer
 from jax._src.state.types import TransformedRef, ref_and_transforms, view_type
 from jax._src.tree_util import register_pytree_node
+from jax._src.util import Unhashable
 
 traceback_util.register_exclusion(__file__)
 
@@ -556,8 +557,7 @@ _STATIC = tuple([f.name for f in dataclasses.fields(BufferedRef) if f.name not i
 def _flatten(b: BufferedRef) -> tuple[tuple[Any, ...], Any]:
     present = tuple([n for n in _TRACED if getattr(b, n) is not None])
     static = [getattr(b, n) for n in _STATIC]
-    spec: BlockSpec = static[0]
-    key = _SpecKey(spec)
+    key = Unhashable(static[0])  # specs are compared by identity
     return tuple([getattr(b, n) for n in present]), (present, (key, *static[1:]))
 
 
@@ -566,27 +566,12 @@ def _unflatten(aux: Any, children: Sequence[Any]) -> BufferedRef:
     fields = (
         dict.fromkeys(_TRACED)
         | dict(zip(present, children))
-        | dict(zip(_STATIC, (key.spec, *static)))
+        | dict(zip(_STATIC, (key.val, *static)))
     )
     b = object.__new__(BufferedRef)
     for name, value in fields.items():
         object.__setattr__(b, name, value)
     return b
-
-
-class _SpecKey:
-    """A `BlockSpec` as a part of a tree's structure: specs are compared by identity."""
-
-    __slots__ = ("spec",)
-
-    def __init__(self, spec: BlockSpec):
-        self.spec = spec
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, _SpecKey) and self.spec is other.spec
-
-    def __hash__(self) -> int:
-        return id(self.spec)
 
 
 register_pytree_node(BufferedRef, _flatten, _unflatten)
