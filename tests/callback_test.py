@@ -267,3 +267,32 @@ begun.wait()
         [sys.executable, "-c", program], capture_output=True, text=True, check=False
     )
     assert (done.returncode, done.stdout) == (0, "ended\n"), done.stderr
+
+
+def test_the_end_of_a_process_waits_until_threads_leave_python():
+    """A thread of the runtime drops what a function raised, with its objects, after it has ended."""
+    program = """
+import threading, time
+import jax, jax.numpy as jnp
+
+class Late:
+    def __del__(self):
+        time.sleep(0.5)
+        print("dropped", flush=True)
+
+def fail(x):
+    late = Late()
+    begun.set()
+    raise ValueError("no result")
+
+begun = threading.Event()
+x = jnp.ones(3)
+slow = jax.jit(lambda a: a @ a @ a @ a)
+run = jax.jit(lambda x: jax.pure_callback(fail, x, x)).lower(x).compile()
+run(slow(jnp.ones((1500, 1500)))[0, :3])
+begun.wait()
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=False
+    )
+    assert (done.returncode, done.stdout) == (0, "dropped\n"), done.stderr

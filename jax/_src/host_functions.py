@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import sys
+import threading
 import time
 import weakref
 from collections.abc import Callable, Iterable
@@ -10,9 +12,16 @@ from typing import Any
 
 from jax._src.lib import Client
 
-_running: set[object] = set()  # the calls that have not ended
+_running: set[weakref.ref[_Call]] = set()  # of calls that may not have ended
+_of_thread = threading.local()  # its `call` is dropped when a thread of the runtime leaves Python
 _after_failure: list[Callable[[], object]] = []  # what is called when such a call raises
 _clients: weakref.WeakSet[Client] = weakref.WeakSet()  # of programs that call pure functions only
+
+
+class _Call:
+    """A call by the runtime: there is one as long as its thread may need Python."""
+
+    __slots__ = ("__weakref__",)
 
 
 class HostFunction:
@@ -31,7 +40,13 @@ class HostFunction:
         self.has_side_effect = has_side_effect
 
     def __call__(self, *args: object) -> object:
-        _running.add(call := object())
+        for ended in [c for c in tuple(_running) if c() is None]:
+            _running.discard(ended)
+        _running.add(weakref.ref(call := _Call()))
+        if sys._getframe().f_back is None:
+            # The runtime's thread needs Python still when this returns, to read and to drop what it
+            # returned or raised. Its state in Python is dropped last.
+            _of_thread.call = call
         try:
             return self._fun(*args)
         except BaseException:  # with which the program ends
@@ -39,7 +54,7 @@ class HostFunction:
                 fun()
             raise
         finally:
-            _running.discard(call)
+            del call  # which an exception's traceback would keep
 
 
 def call_after_failure(fun: Callable[[], object]) -> None:
@@ -64,5 +79,5 @@ def wait_for_pure_functions() -> None:
         for array in client.live_arrays():
             with contextlib.suppress(Exception):  # nobody asks for this result any more
                 array.block_until_ready()
-    while _running:  # for results that are not live
+    while any(call() is not None for call in tuple(_running)):  # for results that are not live
         time.sleep(0.001)
