@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from jax._src import cache_use, config, lib, monitoring
+from jax._src import cache_use, config, lib, memory_maps, monitoring
 from jax._src.lib import Client, CompileOptions, DeviceList, _jax
 
 if TYPE_CHECKING:
@@ -363,6 +363,8 @@ def compile_or_get_cached(
                 bool(host_callbacks),
                 pgle_profiler,
             )
+    if backend.platform == "cpu":
+        memory_maps.count_program()
     for listener in executable_listeners:  # when the time has been taken
         listener(name, executable)
     return executable

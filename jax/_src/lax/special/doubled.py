@@ -10,11 +10,13 @@ from typing import Any
 
 import numpy as np
 
-from jax._src import core
+from jax._src import core, dtypes
 from jax._src.lax.lax.arithmetic import add, div, mul, neg, sub
-from jax._src.lax.lax.convert import bitcast_convert_type
+from jax._src.lax.lax.convert import bitcast_convert_type, convert_element_type
 from jax._src.lax.lax.create import full_like
-from jax._src.lax.lax.logical import bitwise_and
+from jax._src.lax.lax.logical import bitwise_and, shift_left, shift_right_arithmetic
+from jax._src.lax.special.polynomials import polynomial
+from jax._src.lax.utils import const
 
 
 def split(x: Any) -> tuple[Any, Any]:
@@ -90,3 +92,37 @@ def divide_doubled(x: tuple[Any, Any], y: tuple[Any, Any]) -> tuple[Any, Any]:
     product, error = two_product(high, y[0])
     rest = sub(add(sub(sub(x[0], product), error), x[1]), mul(high, y[1]))
     return high, mul(rest, reciprocal)
+
+
+# log(2) as a number whose multiples by exponents are exact, and a small one
+LOG_2 = {
+    32: (0.693145751953125, 1.4286068203094173e-06),
+    64: (0.6931471805598903, 5.497923018708371e-14),
+}
+
+
+def from_power_of_2(x: Any) -> tuple[Any, Any]:
+    """Return the exponent k with sqrt(1/2) <= x / 2**k < sqrt(2), and 2**-k, of normal x up to a half of the largest."""
+    info = dtypes.finfo(core.typeof(x).dtype)
+    integer = np.int32 if info.bits == 32 else np.int64
+    root = int(np.sqrt(np.asarray(0.5, info.dtype)).view(integer))
+    bits = bitcast_convert_type(x, integer)
+    fraction_bits = full_like(bits, info.nmant)
+    k = shift_right_arithmetic(sub(bits, full_like(bits, root)), fraction_bits)
+    power = shift_left(sub(full_like(bits, 1 - info.minexp), k), fraction_bits)
+    return convert_element_type(k, info.dtype), bitcast_convert_type(power, info.dtype)
+
+
+def doubled_log(x: Any) -> tuple[Any, Any]:
+    """Return log(x) of normal x up to a half of the largest as a doubled number, exact to a few of its low part's bits."""
+    k, power = from_power_of_2(x)
+    y, one = mul(x, power), full_like(x, 1)
+    # log(y) = 2 atanh(s)
+    s, s_rest = divide_doubled((sub(y, one), full_like(x, 0)), two_sum(y, one))
+    s_2 = mul(s, s)
+    terms = 6 if dtypes.finfo(core.typeof(x).dtype).bits == 32 else 12
+    series = mul(mul(s, s_2), polynomial(s_2, [2 / (2 * i + 3) for i in range(terms)]))
+    log_2, log_2_rest = LOG_2[dtypes.finfo(core.typeof(x).dtype).bits]
+    high, low = two_sum(mul(k, const(x, log_2)), add(s, s))
+    rest = add(mul(k, const(x, log_2_rest)), add(add(s_rest, s_rest), series))
+    return normalize(high, add(low, rest))

@@ -12,12 +12,13 @@ from typing import Any
 import numpy as np
 
 from jax._src import core
-from jax._src.lax.lax.arithmetic import abs, add, div, floor, mul, sub
+from jax._src.lax.lax.arithmetic import abs, add, div, floor, mul, neg, sub
 from jax._src.lax.lax.convert import bitcast_convert_type, convert_element_type
 from jax._src.lax.lax.create import full_like
 from jax._src.lax.lax.elementary import log, log1p
 from jax._src.lax.lax.logical import bitwise_and, eq, ge, gt, le, lt, shift_right_arithmetic
 from jax._src.lax.lax.select import select
+from jax._src.lax.special.doubled import doubled_log, two_difference, two_product, two_sum
 from jax._src.lax.special.gamma_tables import (
     DIGAMMA,
     DIGAMMA_TAIL,
@@ -62,6 +63,28 @@ def stirling_error(x: Any) -> Any:
     return div(piecewise(STIRLING, div(const(x, 1), mul(x, x))), x)
 
 
+# log(2 pi) / 2 - 1 / 2 as a number of few bits and a small one
+_STIRLING_CONSTANT = (0.4189453125, -6.7792953272582197e-06)
+
+
+def _lgamma_of_large(x: Any, log_x: Any) -> Any:
+    """Return lgamma(x) for x >= 3 by Stirling's formula, of which the products are doubled numbers."""
+    one = const(x, 1)
+    huge = ge(x, const(x, 1e30))  # only the first product counts, the doubled one may overflow
+    z = _where(huge, 3.0, x)
+    high, low = doubled_log(z)
+    high, rest = two_sum(high, neg(one))
+    low = add(rest, low)
+    half_of_high = mul(high, const(x, 0.5))
+    product, rest = two_product(z, high)
+    low = add(rest, mul(sub(z, const(x, 0.5)), low))
+    total, rest = two_difference(product, half_of_high)
+    low = add(rest, low)
+    total, rest = two_sum(total, const(x, _STIRLING_CONSTANT[0]))
+    low = add(add(rest, low), add(stirling_error(z), const(x, _STIRLING_CONSTANT[1])))
+    return select(huge, mul(x, sub(log_x, one)), add(total, low))
+
+
 def _from_integer(x):
     """Return the distance from the nearest integer, with its sign."""
     return sub(x, floor(add(x, const(x, 0.5))))
@@ -77,10 +100,7 @@ def lgamma(x: Any) -> Any:
     out = mul(mul(sub(z, one), sub(z, const(x, 2))), piecewise(LGAMMA, z))
     log_y = log(y)
     out = _where(tiny, sub(out, log_y), out)
-    z = _where(large, y, 3.0)
-    constant = const(x, 0.5 * math.log(2 * math.pi) - 0.5)
-    rest = add(stirling_error(z), constant)
-    out = _where(large, add(mul(sub(z, half), sub(log_y, one)), rest), out)
+    out = _where(large, _lgamma_of_large(_where(large, y, 3.0), log_y), out)
     # Reflection: gamma(x) gamma(-x) = -pi / (x sin(pi x)), DLMF 5.5.3
     distance = _from_integer(x)
     sine = abs(mul(distance, piecewise(SINE, mul(distance, distance))))

@@ -9,11 +9,8 @@ from __future__ import annotations
 import math
 from typing import Any
 
-import numpy as np
-
 from jax._src import core, dtypes
 from jax._src.lax.lax.arithmetic import add, div, max, min, mul, neg, sub
-from jax._src.lax.lax.convert import bitcast_convert_type, convert_element_type
 from jax._src.lax.lax.create import full_like
 from jax._src.lax.lax.elementary import exp, expm1, log, sqrt
 from jax._src.lax.lax.logical import (
@@ -24,13 +21,13 @@ from jax._src.lax.lax.logical import (
     ge,
     gt,
     lt,
-    shift_left,
-    shift_right_arithmetic,
 )
 from jax._src.lax.lax.select import select
 from jax._src.lax.special.doubled import (
+    LOG_2,
     add_doubled,
     divide_doubled,
+    from_power_of_2,
     multiply_doubled,
     negative,
     normalize,
@@ -44,11 +41,6 @@ from jax._src.lax.special.polynomials import piecewise, polynomial
 from jax._src.lax.utils import const
 
 _LARGE = 3  # from here on Stirling's formula holds
-# log(2) as a number whose multiples by exponents are exact, and a small one
-_LOG_2 = {
-    32: (0.693145751953125, 1.4286068203094173e-06),
-    64: (0.6931471805598903, 5.497923018708371e-14),
-}
 
 
 def _select(condition, x, y):
@@ -65,18 +57,6 @@ def _multiply(x, y):
     return _select(tiny, (high, full_like(high, 0)), multiply_doubled(x, y))
 
 
-def _from_power_of_2(x):
-    """Return the exponent k with sqrt(1/2) <= x / 2**k < sqrt(2), and 2**-k, of normal x up to a half of the largest."""
-    info = dtypes.finfo(core.typeof(x).dtype)
-    integer = np.int32 if info.bits == 32 else np.int64
-    root = int(np.sqrt(np.asarray(0.5, info.dtype)).view(integer))
-    bits = bitcast_convert_type(x, integer)
-    fraction_bits = full_like(bits, info.nmant)
-    k = shift_right_arithmetic(sub(bits, full_like(bits, root)), fraction_bits)
-    power = shift_left(sub(full_like(bits, 1 - info.minexp), k), fraction_bits)
-    return convert_element_type(k, info.dtype), bitcast_convert_type(power, info.dtype)
-
-
 def _minus_power(u, large, x, d):
     """Return the doubled number d - u log(x / r), where r is u if that is `large`, and then d = x - u, and otherwise 1.
 
@@ -89,7 +69,7 @@ def _minus_power(u, large, x, d):
     ratio = mul(x[0], div(full_like(u, 1), reference))
     ratio = min(max(ratio, const(u, float(info.tiny))), const(u, float(info.max) / 2))
     # log(x / r) = k log(2) + 2 atanh(s)
-    k, power = _from_power_of_2(ratio)
+    k, power = from_power_of_2(ratio)
     near = bitwise_and(large, eq(k, const(k, 0)))
     y, y_rest = (mul(part, power) for part in x)
     difference, rest = two_difference(y, reference)
@@ -104,7 +84,7 @@ def _minus_power(u, large, x, d):
     high, low = two_product(factor, s)
     low = add(low, mul(factor, s_rest))
     by_s = high, select(near, add(low, mul(d[1], s)), low)
-    log_2, log_2_rest = _LOG_2[info.bits]
+    log_2, log_2_rest = LOG_2[info.bits]
     high, low = two_product(u, mul(k, const(k, log_2)))
     by_k = high, add(low, mul(u, mul(k, const(k, log_2_rest))))
     far = add_doubled(d, negative(add_doubled(by_s, by_k)))
