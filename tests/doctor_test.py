@@ -340,17 +340,20 @@ def test_cache_that_is_a_file(cache_folder, tmp_path):
 def test_threads(environment, monkeypatch, tmp_path):
     assert not problems(resources.check_threads)
     environment(OMP_NUM_THREADS="64")
-    monkeypatch.setattr(resources, "available_cores", lambda: 4)
+    monkeypatch.setattr(hardware_utils, "num_cores_in_affinity", lambda: 4)
     found = the_problem(resources.check_threads)
     assert "more threads than cores" in found.message and found.remedy == "export OMP_NUM_THREADS=4"
     environment(OMP_NUM_THREADS="many")
     assert "not a number" in the_problem(resources.check_threads).message
+    environment(OMP_NUM_THREADS="3")
+    monkeypatch.setattr(hardware_utils, "cpu_quota", lambda: 1.5)
+    notes = [f.message for f in resources.check_threads()]
+    assert "the container's limit is 1.5 cores: XLA makes 2 threads" in notes
+    assert the_problem(resources.check_threads).remedy == "export OMP_NUM_THREADS=2"
     environment(OMP_NUM_THREADS=None)
-    quota = tmp_path / "cpu.max"
-    quota.write_text("150000 100000\n")
-    monkeypatch.setattr(resources, "_CGROUP_QUOTA", quota)
+    monkeypatch.setattr(resources.config, "cpu_num_threads", SimpleNamespace(value=5))
     found = the_problem(resources.check_threads)
-    assert "limit is 1.5 cores" in found.message and found.remedy.startswith("taskset -c 0-0")
+    assert found.remedy == "export JAX_CPU_NUM_THREADS=2" and "more threads" in found.message
 
 
 @pytest.mark.parametrize(

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import enum
 import functools
+import math
 import os
 import pathlib
 import platform
 
 _GOOGLE_PCI_VENDOR_ID = "0x1ae0"
 _AMD_PCI_VENDOR_ID = 0x1002
+CGROUPS = pathlib.Path("/sys/fs/cgroup")
+CGROUPS_OF_PROCESS = pathlib.Path("/proc/self/cgroup")
 NVIDIA_GPU_DEVICES = ["/dev/nvidia0", "/dev/nvidiactl", "/dev/dxg"]
 
 
@@ -86,6 +89,43 @@ def get_shm_size_in_mb() -> float:
     except (OSError, AttributeError):
         return 0.0
     return stat.f_blocks * stat.f_frsize / 2**20
+
+
+def num_cores_in_affinity() -> int:
+    """The number of cores that this process may run on."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+def cpu_quota() -> float | None:
+    """The number of cores whose time this process's control group, or one around it, may use; None if there is no limit."""
+    quotas = []
+    for line in _read(CGROUPS_OF_PROCESS).splitlines():
+        _, controllers, group = line.split(":", 2)
+        if controllers == "":
+            quotas += _quotas(CGROUPS, group, lambda folder: _read(folder / "cpu.max").split())
+        elif "cpu" in controllers.split(","):
+            quotas += _quotas(CGROUPS / "cpu", group, _quota_of_version_1)
+    return min(quotas, default=None)
+
+
+def _quotas(root, group, read) -> list[float]:
+    # In a container the root is that of the container's group, and the group's name may be one outside of it.
+    folders = [root / group.lstrip("/"), *(root / group.lstrip("/")).parents]
+    found = [read(f) for f in folders if f == root or root in f.parents]
+    return [int(q) / int(p) for q, p in (f for f in found if len(f) == 2) if q.isdigit()]
+
+
+def _quota_of_version_1(folder) -> list[str]:
+    return [_read(folder / f"cpu.cfs_{name}_us") for name in ("quota", "period")]
+
+
+def num_usable_cores() -> int:
+    """The number of cores that this process can keep busy, by its affinity and its control group's quota."""
+    quota = cpu_quota()
+    cores = num_cores_in_affinity()
+    return cores if quota is None else max(1, min(cores, math.ceil(quota)))
 
 
 @functools.cache

@@ -621,6 +621,11 @@ oneapi_visible_devices = string_flag("jax_oneapi_visible_devices", "all", "oneAP
 num_cpu_devices = int_state(
     "jax_num_cpu_devices", -1, "How many CPU devices the CPU backend has; -1 for XLA's choice."
 )
+cpu_num_threads = int_state(
+    "jax_cpu_num_threads",
+    0,
+    "How many threads the CPU backend computes with; 0 for the cores that the process may use.",
+)
 cpu_enable_async_dispatch = bool_flag(
     "jax_cpu_enable_async_dispatch", True, "CPU computations return before they are done."
 )

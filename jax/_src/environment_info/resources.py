@@ -16,7 +16,6 @@ from jax._src.environment_info.findings import Finding, error, note, ok, warning
 _GIGABYTE = 1e9
 _OTHER_FOLDER = 'export JAX_COMPILATION_CACHE_DIR="$HOME/.cache/jax"'
 _THREAD_VARIABLES = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
-_CGROUP_QUOTA = pathlib.Path("/sys/fs/cgroup/cpu.max")
 
 # Variables that the client of GPUs reads; the values that it accepts, or None for a number.
 _ALLOCATORS = ("default", "platform", "bfc", "cuda_async", "vmm")
@@ -101,15 +100,18 @@ def _contents(folder: pathlib.Path) -> tuple[int, int]:
 def check_threads() -> Iterator[Finding]:
     topic = "threads"
     cores = os.cpu_count() or 1
-    usable = available_cores()
+    usable = hardware_utils.num_cores_in_affinity()
     found = f"{usable} of {cores} cores may be used"
     yield ok(topic, found) if usable == cores else note(topic, f"{found}: XLA makes a thread each")
-    quota = _quota()
+    quota = hardware_utils.cpu_quota()
     if quota is not None and quota < usable:
+        usable = hardware_utils.num_usable_cores()
+        yield note(topic, f"the container's limit is {quota:g} cores: XLA makes {usable} threads")
+    if (chosen := config.cpu_num_threads.value) > usable:
         yield warning(
             topic,
-            f"the container's limit is {quota:g} cores, and XLA makes {usable} threads, which wait for each other",
-            f"taskset -c 0-{max(int(quota), 1) - 1} python PROGRAM",
+            f"jax_cpu_num_threads={chosen} are more threads than cores, which wait for each other",
+            f"export JAX_CPU_NUM_THREADS={usable}",
         )
     for name in _THREAD_VARIABLES:
         text = os.environ.get(name)
@@ -134,22 +136,6 @@ def check_threads() -> Iterator[Finding]:
             yield note(
                 topic, f"{len(devices)} CPU devices share {usable} cores: for tests, not for speed"
             )
-
-
-def available_cores() -> int:
-    """The cores that this process may run on."""
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
-
-
-def _quota() -> float | None:
-    """The number of cores whose time a container may use; None if there is no limit."""
-    try:
-        share, period = _CGROUP_QUOTA.read_text().split()
-    except (OSError, ValueError):
-        return None
-    return None if share == "max" else int(share) / int(period)
 
 
 def check_memory() -> Iterator[Finding]:

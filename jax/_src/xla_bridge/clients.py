@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
-from jax._src import config, hardware_utils, lib
+from jax._src import config, cpu_threads, hardware_utils, lib
 from jax._src.lib import Client, _jax
 from jax._src.xla_bridge import libraries
 
@@ -50,26 +50,31 @@ def make_cpu_client(collectives: Any = None) -> Client:
 
     Raises:
       RuntimeError: the implementation does not exist.
-      ValueError: the option `jax_num_cpu_devices` is not a positive number.
+      ValueError: the option `jax_num_cpu_devices` is not a positive number, or `jax_cpu_num_threads` negative.
     """
     num_devices = config.num_cpu_devices.value
     if num_devices == 0 or num_devices < -1:
         raise ValueError(
             f"jax_num_cpu_devices must be a positive number (or -1, for the default), got {num_devices}"
         )
+    if config.cpu_num_threads.value < 0:
+        raise ValueError(
+            f"jax_cpu_num_threads must be a positive number (or 0, for as many as the process has cores), got {config.cpu_num_threads.value}"
+        )
     if collectives is None and distributed_state.client is not None:
         collectives = _make_cpu_collectives(config.cpu_collectives_implementation.value)
-    return _jax.get_tfrt_cpu_client(
-        asynchronous=config.cpu_enable_async_dispatch.value,
-        distributed_client=distributed_state.client,
-        node_id=distributed_state.process_id,
-        num_nodes=distributed_state.num_processes,
-        collectives=collectives,
-        num_devices=None if num_devices < 0 else num_devices,
-        get_local_topology_timeout_minutes=config.cpu_get_local_topology_timeout_minutes.value,
-        get_global_topology_timeout_minutes=config.cpu_get_global_topology_timeout_minutes.value,
-        transfer_server_factory=_make_transfer_server_factory(),
-    )
+    with cpu_threads.of_new_client():
+        return _jax.get_tfrt_cpu_client(
+            asynchronous=config.cpu_enable_async_dispatch.value,
+            distributed_client=distributed_state.client,
+            node_id=distributed_state.process_id,
+            num_nodes=distributed_state.num_processes,
+            collectives=collectives,
+            num_devices=None if num_devices < 0 else num_devices,
+            get_local_topology_timeout_minutes=config.cpu_get_local_topology_timeout_minutes.value,
+            get_global_topology_timeout_minutes=config.cpu_get_global_topology_timeout_minutes.value,
+            transfer_server_factory=_make_transfer_server_factory(),
+        )
 
 
 def _make_cpu_collectives(name: str | None) -> Any:

@@ -510,4 +510,5 @@ def _fix_when_running(state):
 
 
 _fix_when_running(config.num_cpu_devices)
+_fix_when_running(config.cpu_num_threads)
 _fix_when_running(config.pjrt_client_create_options)

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from jax._src import core, dtypes, lib, xla_bridge
+from jax._src import core, cpu_threads, dtypes, lib, xla_bridge
 from jax._src.interpreters import mlir
 from jax._src.interpreters.mlir.constants import ir_attribute
 from jax._src.lax.batch_partitioning import batch_attributes
@@ -38,7 +38,9 @@ def lapack_target(ctx: Any, routine: str) -> str:
     dtype = ctx.avals_in[0].dtype
     check_kernel_dtype(ctx, "CPU")
     _register_lapack()
-    return lib.lapack.prepare_lapack_call(routine, dtype)
+    target = lib.lapack.prepare_lapack_call(routine, dtype)
+    _bound_blas()
+    return target
 
 
 def prepare_lapack_target(target: str) -> None:
@@ -48,6 +50,12 @@ def prepare_lapack_target(target: str) -> None:
     letter, routine = target.removeprefix("lapack_")[:1], target.removeprefix("lapack_")[1:]
     if letter in dtypes_by_letter:
         lib.lapack.prepare_lapack_call(routine, dtypes_by_letter[letter])
+    _bound_blas()
+
+
+@functools.cache
+def _bound_blas() -> None:
+    cpu_threads.bound_blas()  # now that it has been loaded
 
 
 def check_kernel_dtype(ctx: Any, where: str) -> None:
