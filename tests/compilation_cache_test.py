@@ -8,6 +8,7 @@ import sys
 import tempfile
 import threading
 import time
+import unittest
 import unittest.mock
 import warnings
 import zlib
@@ -18,7 +19,7 @@ from absl.testing import absltest, parameterized
 
 import jax
 import jax.numpy as jnp
-from jax._src import cache_key, compilation_cache, compiler, config, test_util as jtu
+from jax._src import cache_key, compilation_cache, compiler, config, test_util as jtu, user_cache
 from jax._src.lru_cache import LRUCache
 from jax.experimental.compilation_cache import compilation_cache as public
 from jax.experimental.custom_partitioning import custom_partitioning
@@ -224,6 +225,39 @@ class CompilationCacheTest(Folder):
             self.assertAlmostEqual(float(out.split()[0]), expected, places=3)
         self.assertLess(sum(f.stat().st_size for f in self.entries()), 20_001)
         self.assertEmpty(list(self.folder.glob("*-unfinished")))
+
+    def auto(self):
+        """Has `auto` stand for a folder of this test; returns it."""
+        patch = unittest.mock.patch.dict(os.environ, XDG_CACHE_HOME=str(self.folder))
+        self.enterContext(patch)
+        self.set("jax_compilation_cache_dir", "auto")
+        return Path(config.compilation_cache_dir.value)
+
+    @unittest.skipUnless(sys.platform == "linux", "the folders of Linux")
+    def test_a_folder_of_the_user(self):
+        folder = self.auto()
+        self.assertEqual(folder, self.folder / "jax" / "compiled")
+        self.assertFalse(folder.exists())
+        self.assertEqual(float(jax.jit(lambda x: x + 7)(1.0)), 8)
+        self.assertEqual(folder.stat().st_mode & 0o777, 0o700)
+        self.assertLen([p for p in folder.iterdir() if p.name.endswith("-cache")], 1)
+        self.assertEqual(compilation_cache._get_cache(None).max_size, 4 << 30)
+        self.set("jax_compilation_cache_max_size", 10**6)
+        self.assertEqual(compilation_cache._get_cache(None).max_size, 10**6)
+
+    @unittest.skipUnless(sys.platform == "linux", "the folders of Linux")
+    def test_a_folder_that_others_may_write_to_is_not_used(self):
+        folder = self.auto()
+        folder.mkdir(parents=True)
+        folder.chmod(0o777)
+        with self.assertWarnsRegex(UserWarning, "may be written to by others"):
+            self.assertEqual(float(jax.jit(lambda x: x + 7)(1.0)), 8)
+        self.assertEmpty(list(folder.iterdir()))
+
+    @unittest.skipUnless(sys.platform == "linux", "the folders of Linux")
+    def test_a_relative_folder_of_the_environment_is_ignored(self):
+        with unittest.mock.patch.dict(os.environ, XDG_CACHE_HOME="here", HOME="/home/me"):
+            self.assertEqual(user_cache.folder(), "/home/me/.cache/jax/compiled")
 
     def test_too_quick_or_too_small(self):
         self.set("jax_persistent_cache_min_compile_time_secs", 100)

@@ -15,11 +15,12 @@ import time
 import warnings
 import zlib
 from collections.abc import Callable
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from jax._src import cache_key, cache_use, config, monitoring
+from jax._src import cache_key, cache_use, config, monitoring, user_cache
 from jax._src.compilation_cache_interface import CacheInterface
 from jax._src.lib import Client, CompileOptions, DeviceList, _jax, hlo
 from jax._src.lru_cache import LRUCache
@@ -124,7 +125,11 @@ def is_cache_used(backend: Client) -> bool:
 
 def get_file_cache(path: str) -> tuple[CacheInterface, str] | None:
     """Returns the entries in a folder, up to `jax_compilation_cache_max_size` bytes, and its path."""
-    return LRUCache(path, max_size=config.compilation_cache_max_size.value), path
+    max_size = config.compilation_cache_max_size.value
+    if path == user_cache.folder():
+        user_cache.make(Path(path))
+        max_size = user_cache.MAX_BYTES if max_size == -1 else max_size
+    return LRUCache(path, max_size=max_size), path
 
 
 def _get_cache(backend: Client | None) -> CacheInterface | None:

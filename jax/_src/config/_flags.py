@@ -10,7 +10,7 @@ import enum
 from functools import partial
 from typing import Any
 
-from jax._src import logging_config
+from jax._src import logging_config, user_cache
 from jax._src.config._state import (
     State,
     bool_flag,
@@ -529,7 +529,10 @@ enable_compilation_cache = bool_state(
     "jax_enable_compilation_cache", True, "Uses the cache if it has a folder."
 )
 compilation_cache_dir = optional_string_state(
-    "jax_compilation_cache_dir", None, "Folder (or bucket) of compiled programs."
+    "jax_compilation_cache_dir",
+    None,
+    "Folder (or bucket) of compiled programs; `auto` for one of this user's.",
+    words={"auto": user_cache.folder},
 )
 compilation_cache_max_size = int_state(
     "jax_compilation_cache_max_size", -1, "Bytes kept in the folder; -1 for no limit."

@@ -12,7 +12,8 @@ import itertools
 import os
 import sys
 import warnings
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, Generic, NoReturn, TypeVar
 
 from jax._src.lib import config_ext
@@ -356,9 +357,22 @@ def string_state(name: str, default: str, help: str, **kwargs: Any) -> State:
     return _new_state(name, default, help, _parse_string, str, None, **kwargs)
 
 
-def optional_string_state(name: str, default: str | None, help: str, **kwargs: Any) -> State:
-    default = os.getenv(name.upper(), default)
-    return _new_state(name, default, help, _parse_optional_string, str, None, **kwargs)
+def optional_string_state(
+    name: str,
+    default: str | None,
+    help: str,
+    *,
+    words: Mapping[str, Callable[[], str]] = MappingProxyType({}),
+    **kwargs: Any,
+) -> State:
+    """An option that is a string or None; `words` are strings that stand for others."""
+
+    def parse(name: str, value: Any) -> str | None:
+        value = _parse_optional_string(name, value)
+        return words[value]() if value in words else value
+
+    default = _parse_env(name, parse, default)
+    return _new_state(name, default, help, parse, str, None, **kwargs)
 
 
 def enum_state(

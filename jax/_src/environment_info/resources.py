@@ -14,7 +14,7 @@ from jax._src import compilation_cache, config, hardware_utils, xla_bridge
 from jax._src.environment_info.findings import Finding, error, note, ok, warning
 
 _GIGABYTE = 1e9
-_OTHER_FOLDER = 'export JAX_COMPILATION_CACHE_DIR="$HOME/.cache/jax"'
+_OWN_FOLDER = "export JAX_COMPILATION_CACHE_DIR=auto"
 _THREAD_VARIABLES = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
 
 # Variables that the client of GPUs reads; the values that it accepts, or None for a number.
@@ -34,7 +34,7 @@ def check_cache() -> Iterator[Finding]:
         yield note(
             topic,
             "programs are compiled anew in each process: no compilation cache",
-            _OTHER_FOLDER,
+            _OWN_FOLDER,
         )
         return
     if not compilation_cache.is_persistent_cache_enabled():
@@ -58,7 +58,7 @@ def _check_local_cache(topic: str, folder: pathlib.Path) -> Iterator[Finding]:
         yield error(
             topic,
             f"the compilation cache {folder} cannot be a folder: {there} is a file",
-            _OTHER_FOLDER,
+            _OWN_FOLDER,
         )
         return
     try:
@@ -67,7 +67,7 @@ def _check_local_cache(topic: str, folder: pathlib.Path) -> Iterator[Finding]:
             pass
     except OSError as err:
         message = f"the compilation cache {folder} cannot be written to: {err.strerror}"
-        yield error(topic, message, _OTHER_FOLDER)
+        yield error(topic, message, _OWN_FOLDER)
         return
     entries, size = _contents(folder)
     limit = config.compilation_cache_max_size.value

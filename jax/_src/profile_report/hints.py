@@ -58,7 +58,7 @@ def _compilation(collected: Collected) -> Iterator[str]:
     if seconds >= _SLOW_COMPILATION and not config.compilation_cache_dir.value:
         yield (
             f"compiling took {duration(seconds)}: keep programs for the next start, by"
-            ' export JAX_COMPILATION_CACHE_DIR="$HOME/.cache/jax"'
+            " export JAX_COMPILATION_CACHE_DIR=auto"
         )
 
 
