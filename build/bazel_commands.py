@@ -1,6 +1,7 @@
 """The commands of build.py that run Bazel or update its requirements."""
 
 import argparse
+import json
 import os
 import re
 import shutil
@@ -85,18 +86,40 @@ def build(arguments: list[str]) -> int:
     bazel += options.bazel_startup_options
     settings = [f"--config={name}" for name in options.config] + options.bazel_options
     settings += python_settings(bazel, variables)
-    if status := call([*bazel, "build", *settings, *targets], variables, ROOT):
-        return status
-    query = ["cquery", *settings, "--output=files", "--ui_event_filters=-info", "--noshow_progress"]
-    files = output_of([*bazel, *query, " + ".join(targets)], variables).splitlines()
-    (base,) = output_of([*bazel, "info", *settings, "execution_root"], variables).splitlines()
+    with tempfile.TemporaryDirectory() as folder:
+        events = Path(folder, "events")
+        command = [*bazel, "build", *settings, f"--build_event_json_file={events}", *targets]
+        if status := call(command, variables, ROOT):
+            return status
+        files = built_files(events.read_text(), targets)
     for file in files:
-        made = output / Path(file).name
+        made = output / file.name
         # Bazel's files are read-only, and so are copies of them: remove an old copy first.
         made.unlink(missing_ok=True)
-        shutil.copyfile(Path(base, file), made)
+        shutil.copyfile(file, made)
         say(f"made {os.path.relpath(made)}")
     return 0
+
+
+def built_files(events: str, targets: list[str]) -> list[Path]:
+    """The files of targets, from what `--build_event_json_file` has written about a build of them."""
+    base = Path()
+    sets: dict[str, list[Path]] = {}
+    of_target: dict[str, list[str]] = {}
+    for event in map(json.loads, events.splitlines()):
+        identity = event["id"]
+        if "workspaceInfo" in event:
+            base = Path(event["workspaceInfo"]["localExecRoot"])
+        elif "namedSet" in identity:
+            found = event["namedSetOfFiles"].get("files", [])
+            sets[identity["namedSet"]["id"]] = [Path(*f["pathPrefix"], f["name"]) for f in found]
+        elif "targetCompleted" in identity and "completed" in event:
+            groups = event["completed"].get("outputGroup", [])
+            ids = [
+                s["id"] for group in groups if group["name"] == "default" for s in group["fileSets"]
+            ]
+            of_target[identity["targetCompleted"]["label"]] = ids
+    return [base / file for target in targets for i in of_target[target] for file in sets[i]]
 
 
 def bazel(arguments: list[str]) -> int:

@@ -102,5 +102,6 @@ def run(command: list[str], variables: dict[str, str] | None = None) -> str:
     if done.returncode:
         lines = (done.stdout + done.stderr).strip().splitlines()[-12:]
         shown = " ".join(Path(part).name for part in command[:4])
-        raise SetupError(f"{shown} ... failed:\n" + "\n".join(f"    {line}" for line in lines))
+        how = f"failed with exit status {done.returncode}"  # negative: ended by a signal, with no lines
+        raise SetupError("\n".join([f"{shown} ... {how}", *(f"    {line}" for line in lines)]))
     return done.stdout

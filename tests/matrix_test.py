@@ -162,6 +162,6 @@ def test_interpreters_are_fetched(only):
 
 
 def test_a_failing_program_is_quoted():
-    with pytest.raises(environment.SetupError, match=r"-c .*failed:\n    oh"):
+    with pytest.raises(environment.SetupError, match=r"-c .*failed with exit status 1\n    oh"):
         interpreters.run([sys.executable, "-c", "import sys; sys.exit('oh')"])
     assert interpreters.run([sys.executable, "-c", "print(1)"]) == "1\n"

@@ -341,6 +341,7 @@ def jax_wheel(
         license = "//:LICENSE",
         notices = notices or {},
         readme = readme,
+        native_code = native_code,
         without = without or [],
         strip_prefix = strip_prefix,
         top_level = top_level,

@@ -127,14 +127,24 @@ _pip_package = repository_rule(
     environ = ["JAX_BAZEL_PYTHON"],
 )
 
+_HUB_BUILD = """\
+package(default_visibility = ["//visibility:public"])
+
+alias(
+    name = "{package}",
+    actual = select({{
+        "@@//build/bazel:without_packages": "@@//build/bazel:no_package",
+        "//conditions:default": "{repository}{package}",
+    }}),
+)
+"""
+
 def _hub_impl(ctx):
     for package in ctx.attr.packages:
         repository = "@@%s_%s//:" % (ctx.name, package)
-        names = {package: package, "wheel": "wheel"}
-        names |= {name: name for name in ctx.attr.extra.get(package, [])}
-        content = 'package(default_visibility = ["//visibility:public"])\n'
-        for name, actual in names.items():
-            content += '\nalias(\n    name = "%s",\n    actual = "%s%s",\n)\n' % (name, repository, actual)
+        content = _HUB_BUILD.format(package = package, repository = repository)
+        for name in ["wheel"] + ctx.attr.extra.get(package, []):
+            content += '\nalias(\n    name = "%s",\n    actual = "%s%s",\n)\n' % (name, repository, name)
         ctx.file(package + "/BUILD.bazel", content)
     ctx.file("BUILD.bazel", "")
     ctx.file("python.bzl", "PYTHON_VERSION = %r\n" % ctx.attr.python_version)

@@ -1,5 +1,16 @@
 """The rule behind `jax_wheel`."""
 
+# A wheel without machine code has files of this repository alone: packages that they import need not be fetched.
+def _own_files_impl(settings, attr):
+    setting = str(Label("//build/bazel:packages"))
+    return {setting: settings[setting] and attr.native_code}
+
+_own_files = transition(
+    implementation = _own_files_impl,
+    inputs = [str(Label("//build/bazel:packages"))],
+    outputs = [str(Label("//build/bazel:packages"))],
+)
+
 def _wheel_impl(ctx):
     output = ctx.actions.declare_file(ctx.attr.filename)
     others = [dep[DefaultInfo].default_runfiles.files for dep in ctx.attr.without]
@@ -49,9 +60,13 @@ wheel = rule(
     implementation = _wheel_impl,
     doc = "Packs libraries into a wheel or a source archive. Use `jax_wheel`.",
     attrs = {
-        "deps": attr.label_list(doc = "What is packed: the files in them that are of this repository."),
+        "deps": attr.label_list(
+            doc = "What is packed: the files in them that are of this repository.",
+            cfg = _own_files,
+        ),
         "filename": attr.string(doc = "The name of the file.", mandatory = True),
         "license": attr.label(doc = "The text of the licence.", allow_single_file = True, mandatory = True),
+        "native_code": attr.bool(doc = "Whether some of it is compiled."),
         "notices": attr.label_keyed_string_dict(
             doc = "Licences of what is linked in, with names.",
             allow_files = True,
@@ -64,7 +79,11 @@ wheel = rule(
         "tag": attr.string(doc = "The wheel's tag, `py3-none-any`."),
         "top_level": attr.string_list(doc = "Folders that may be at the top."),
         "version": attr.string(doc = "The version.", mandatory = True),
-        "without": attr.label_list(doc = "Libraries of other wheels."),
+        "without": attr.label_list(
+            doc = "Libraries of other wheels.",
+            cfg = _own_files,
+        ),
+        "_allowlist_function_transition": attr.label(default = "@bazel_tools//tools/allowlists/function_transition_allowlist"),
         "_tool": attr.label(default = "//build/bazel:pack_wheel", executable = True, cfg = "exec"),
     },
 )
