@@ -236,7 +236,10 @@ def nanobind_extension(name, srcs, deps = None, copts = None, package_dir = "", 
         srcs = srcs,
         # nanobind's headers name `stderr`, which Python's bring along outside of the stable ABI only
         copts = _CXX + ["-include", "stdio.h"] + (copts or []),
-        additional_linker_inputs = ["//build/bazel:module_symbols.map"],
+        additional_linker_inputs = [
+            "//build/bazel:module_symbols.map",
+            "//build/bazel/toolchain:cxx_library.so",  # which takes as long as the rest, and is made beside it
+        ],
         linkopts = ["-Wl,--version-script=$(location //build/bazel:module_symbols.map)"],
         linkshared = True,
         linkstatic = True,
