@@ -650,6 +650,42 @@ def test_wrong_usage_of_build(arguments, message):
         bazel_commands.build(arguments)
 
 
+def test_wheels_are_where_bazel_says(tmp_path, monkeypatch):
+    made = tmp_path / "root/bazel-out/bin/build/wheels"
+    made.mkdir(parents=True)
+    for name in ("a.whl", "b.whl"):
+        (made / name).write_text(name)
+        (made / name).chmod(0o400)
+    files = [[{"name": f"build/wheels/{n}.whl", "pathPrefix": ["bazel-out", "bin"]}] for n in "ab"]
+    events = [
+        {"id": {"workspace": {}}, "workspaceInfo": {"localExecRoot": str(tmp_path / "root")}},
+        {"id": {"namedSet": {"id": "0"}}, "namedSetOfFiles": {"files": files[0]}},
+        {"id": {"namedSet": {"id": "1"}}, "namedSetOfFiles": {"files": files[1]}},
+    ]
+    for index, name in enumerate(["jax", "jaxlib_ext"]):
+        label = {"label": f"//build/wheels:{name}"}
+        sets = [
+            {"name": "default", "fileSets": [{"id": str(index)}]},
+            {"name": "validation", "fileSets": [{"id": "9"}]},
+        ]
+        events.append({"id": {"targetCompleted": label}, "completed": {"outputGroup": sets}})
+
+    def call(command, variables, folder):
+        (option,) = [a for a in command if a.startswith("--build_event_json_file=")]
+        Path(option.partition("=")[2]).write_text("\n".join(map(json.dumps, events)))
+        return 0
+
+    monkeypatch.setattr(bazel_commands, "find_bazel", lambda *_: (["bazel"], {"JAX_BAZEL_PYTHON_VERSION": "3.11"}))  # fmt: skip
+    monkeypatch.setattr(bazel_commands, "call", call)
+    output = tmp_path / "dist"
+    for _ in range(2):  # over what is there
+        arguments = ["--wheels=jax,jaxlib-ext", f"--output_path={output}"]
+        assert bazel_commands.build(arguments) == 0
+        assert {p.name: p.read_text() for p in output.iterdir()} == {n: n for n in ("a.whl", "b.whl")}  # fmt: skip
+    monkeypatch.setattr(bazel_commands, "call", lambda *_: 5)
+    assert bazel_commands.build(arguments) == 5
+
+
 @pytest.mark.parametrize("lane", sorted(path.name for path in (ROOT / "ci").glob("*.sh")))
 def test_lanes(lane):
     assert subprocess.run(["bash", "-n", str(ROOT / "ci" / lane)], check=False).returncode == 0
