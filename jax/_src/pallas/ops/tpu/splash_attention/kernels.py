@@ -18,6 +18,7 @@ from jax._src.pallas.blocks import BlockSpec
 from jax._src.pallas.helpers import when
 from jax._src.pallas.mosaic.core import MemorySpace, PrefetchScalarGridSpec
 from jax._src.pallas.ops.tpu.splash_attention.block_tables import EMPTY, PARTIAL, BlockTable
+from jax._src.pallas.ops.tpu.tiles import column, product
 from jax._src.pallas.pallas_call import pallas_call
 from jax._src.pallas.primitives import multiple_of, num_programs, program_id
 
@@ -62,14 +63,9 @@ def _rows(ref: Any, minor: bool, at: Any = slice(None)) -> Any:
     return ref[:, at].T if minor else ref[at, :]
 
 
-def _product(x: Any, y: Any, contracted: tuple[int, int]) -> Any:
-    dims = (((contracted[0],), (contracted[1],)), ((), ()))
-    return lax.dot_general(x, y, dims, preferred_element_type=np.dtype(np.float32))
-
-
 def _scores(q: Any, k: Any, settings: Settings) -> tuple[Any, Any]:
     """Return scores, and their derivative by the products of queries and keys (None for 1)."""
-    s = _product(q, k, (1, 1))
+    s = product(q, k, (1, 1))
     cap = settings.soft_cap
     if cap is None:
         return s, None
@@ -127,11 +123,6 @@ def _call(
 def _columns(c: Any, size: int) -> Any:
     """Keys that are computed at a time: the compiler needs to know that they start at a multiple."""
     return ds(multiple_of(c * size, size), size)
-
-
-def _column(x: Any) -> Any:
-    """A number for each query, as the matrix of one column that the kernels have."""
-    return lax.expand_dims(x, (x.ndim,))
 
 
 def _partial_blocks(table: BlockTable, rows: int, columns: int, at: Any) -> Operand | None:
@@ -198,7 +189,7 @@ def forward(
                 scale = ufuncs.exp(m_old - m_new)
                 l_ref[...] = l_ref[...] * scale + p.sum(1, keepdims=True)
                 v_block = _rows(v_ref, settings.v_minor, at)
-                change = _product(p.astype(v_block.dtype), v_block, (1, 0))
+                change = product(p.astype(v_block.dtype), v_block, (1, 0))
                 acc_ref[...] = acc_ref[...] * scale + change
                 m_ref[...] = m_new
 
@@ -234,7 +225,7 @@ def _segments(ids: Any, bq: int, bkv: int, query_at: Any, key_at: Any) -> list[O
     if ids is None:
         return [None, None]
     return [
-        Operand(_column(ids[0]), BlockSpec((bq, 1), lambda *i: (query_at(*i)[1], 0))),
+        Operand(column(ids[0]), BlockSpec((bq, 1), lambda *i: (query_at(*i)[1], 0))),
         Operand(lax.expand_dims(ids[1], (0,)), BlockSpec((1, bkv), lambda *i: (0, key_at(*i)[1]))),
     ]
 
@@ -250,8 +241,8 @@ def _backward_operands(
         _sequence_blocks(v, bkv, settings.v_minor, key_at),
         *_segments(ids, bq, bkv, query_at, key_at),
         _sequence_blocks(do, bq, False, query_at),
-        Operand(_column(lse), column),
-        Operand(_column(delta), column),
+        Operand(column(lse), column),
+        Operand(column(delta), column),
     ]
 
 
@@ -262,7 +253,7 @@ def _score_gradients(
     """Return the weights of a block, and the cotangents of the products of queries and keys."""
     s, slope = _scores(q, k, settings)
     p = ufuncs.exp(_masked(s, kind, partial_ref, pair, settings, columns) - lse)
-    dp = _product(do, v, (1, 1))
+    dp = product(do, v, (1, 1))
     dscores = p * (dp - delta)
     return p, dscores if slope is None else dscores * slope
 
@@ -304,7 +295,7 @@ def backward_queries(
                 _rows(q_ref, settings.q_minor), k_block, _rows(v_ref, settings.v_minor), do_ref[...],
                 lse_ref[...], delta_ref[...], kind, partial_ref, pair, settings, slice(None),
             )  # fmt: skip
-            acc_ref[...] += _product(ds_block.astype(k_block.dtype), k_block, (1, 0))
+            acc_ref[...] += product(ds_block.astype(k_block.dtype), k_block, (1, 0))
 
         @when(w == num_programs(2) - 1)
         def _():
@@ -374,11 +365,11 @@ def backward_keys(
                     q_block, k_block, _rows(v_ref, settings.v_minor, at), do_block,
                     lse_ref[...], delta_ref[...], kind, partial_ref, pair, settings, at,
                 )  # fmt: skip
-                dv_acc[at, :] += _product(p.astype(do_block.dtype), do_block, (0, 0))
+                dv_acc[at, :] += product(p.astype(do_block.dtype), do_block, (0, 0))
                 ds_block = ds_block.astype(q_block.dtype)
-                dk_acc[at, :] += _product(ds_block, q_block, (0, 0))
+                dk_acc[at, :] += product(ds_block, q_block, (0, 0))
                 if dq_ref is not None:
-                    dq_ref[...] += _product(ds_block, k_block, (1, 0))
+                    dq_ref[...] += product(ds_block, k_block, (1, 0))
 
             fori_loop(0, bkv // compute, part, None)
 
