@@ -10,6 +10,7 @@ from typing import Any
 from jax._src import dtypes
 from jax._src.core import AbstractRef, AbstractValue, ShapedArray, ShapeDtypeStruct
 from jax._src.lax import lax
+from jax._src.memory import MemorySpace as ArraySpace
 from jax._src.state.primitives import new_ref_p
 from jax._src.tree_util import PyTreeDef, tree_flatten
 
@@ -66,6 +67,13 @@ def memory_ref(shape: Sequence[int], dtype: Any, space: Any) -> MemoryRef:
         shape = (shape,)
     dtype = dtypes.check_and_canonicalize_user_dtype(dtype, "MemoryRef")
     return MemoryRef(ShapedArray(tuple(shape), dtype), space)
+
+
+def in_device_memory(aval: Any) -> Any:
+    """Return the type of an array without the memory space of a back end."""
+    if getattr(aval, "memory_space", ArraySpace.Device) in (ArraySpace.Device, ArraySpace.Host):
+        return aval
+    return aval.update(memory_space=ArraySpace.Device)
 
 
 def ref_avals_of(types: Any, where: str) -> tuple[list[AbstractRef], PyTreeDef]:

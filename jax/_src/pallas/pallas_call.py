@@ -30,7 +30,7 @@ from jax._src.pallas.grids import (
     names_of_leaves,
 )
 from jax._src.pallas.interpret import run_over_grid
-from jax._src.pallas.memory import ref_avals_of
+from jax._src.pallas.memory import MemoryRef, MemorySpace, in_device_memory, ref_avals_of
 from jax._src.pallas.values import as_array
 from jax._src.tree_util import (
     PyTreeDef,
@@ -171,11 +171,10 @@ def out_aval(x: Any) -> ShapedArray:
         dtype = dtypes.canonicalize_dtype(dtype)
     mat = getattr(x, "manual_axis_type", None)
     shape = tuple(map(core.canonicalize_dim, x.shape))
-    return (
-        ShapedArray(shape, dtype)
-        if mat is None
-        else ShapedArray(shape, dtype, manual_axis_type=mat)
-    )
+    kwargs: dict[str, Any] = {} if mat is None else {"manual_axis_type": mat}
+    if isinstance(x, MemoryRef) and x.memory_space is not MemorySpace.ANY:
+        kwargs["memory_space"] = x.memory_space
+    return ShapedArray(shape, dtype, **kwargs)
 
 
 def _checked_aliases(
@@ -304,8 +303,12 @@ def _check_not_sharded(avals: Sequence[Any], jaxpr: Jaxpr) -> None:
 
 
 def _varying_like(avals: Sequence[Any], out_avals: Sequence[Any]) -> list[Any]:
-    """Make results vary over the manual mesh axes that any of the operands varies over."""
+    """Make results vary over the manual mesh axes that any of the operands varies over.
+
+    Where the kernel has them is not part of their types.
+    """
     axes = frozenset().union(*[getattr(a, "vma", ()) for a in avals])
+    out_avals = [in_device_memory(a) for a in out_avals]
     return [
         a.update_manual_axis_type(core.ManualAxisType(varying=a.vma | axes)) if axes - a.vma else a
         for a in out_avals
@@ -322,8 +325,11 @@ def _lower_interpreted(ctx: Any, *args: Any, interpret: Any, **params: Any) -> A
     # An interpreter of its own: that of the options, or the one of the mesh.
     own = getattr(interpret, "run_call", None) or getattr(params.get("mesh"), "run_call", None)
     run = mlir.lower_fun(own or _interpreted, multiple_results=True)
-    # Types in kernels do not say over which mesh axes values vary.
-    plain = lambda avals: [a.update_manual_axis_type(core.empty_mat) for a in avals]
+    # Types in kernels do not say over which mesh axes values vary, nor in which memory XLA has them.
+    plain = lambda avals: [
+        in_device_memory(a).update_manual_axis_type(core.empty_mat) for a in avals
+    ]
+    params["out_avals"] = tuple(map(in_device_memory, params["out_avals"]))
     ctx = ctx.replace(avals_in=plain(ctx.avals_in), avals_out=plain(ctx.avals_out))
     return run(ctx, *args, **params)
 

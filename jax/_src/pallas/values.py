@@ -9,6 +9,7 @@ import numpy as np
 from jax._src import dtypes
 from jax._src.core import AbstractRef, typeof
 from jax._src.lax import lax
+from jax._src.random import prng
 from jax._src.state.types import stored_aval
 
 
@@ -46,3 +47,19 @@ def as_array(x: Any) -> Any:
     """Return an array, NumPy array or number as an array that is not weakly typed."""
     dtype = typeof(x).dtype
     return x if isinstance(dtype, dtypes.ExtendedDType) else lax.convert_element_type(x, dtype)
+
+
+def is_key(dtype: Any) -> bool:
+    """Whether a dtype is one of keys."""
+    return isinstance(dtype, prng.KeyTy)
+
+
+def words_of(keys: Any) -> Any:
+    """Return the words of keys; other arrays as they are."""
+    return prng.random_unwrap(keys) if is_key(getattr(keys, "dtype", None)) else keys
+
+
+def as_typed(words: Any, aval: Any) -> Any:
+    """Return words as keys, where that is the type of an array; other arrays as they are."""
+    dtype = getattr(aval, "dtype", None)
+    return prng.random_wrap(words, impl=dtype._impl) if is_key(dtype) else words

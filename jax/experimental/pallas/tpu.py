@@ -13,6 +13,7 @@ from jax._src.pallas.mosaic.copies import (
 from jax._src.pallas.mosaic.core import (
     CompilerParams as CompilerParams,
     GridDimensionSemantics as GridDimensionSemantics,
+    LoweringException as LoweringException,
     MemorySpace as MemorySpace,
     PrefetchScalarGridSpec as PrefetchScalarGridSpec,
     SideEffectType as SideEffectType,
@@ -27,6 +28,14 @@ from jax._src.pallas.mosaic.interpret.params import (
     force_tpu_interpret_mode as force_tpu_interpret_mode,
     reset_tpu_interpret_mode_state as reset_tpu_interpret_mode_state,
     set_tpu_interpret_mode as set_tpu_interpret_mode,
+)
+from jax._src.pallas.mosaic.matrix_units import (
+    matmul_acc_lhs as matmul_acc_lhs,
+    matmul_pop as matmul_pop,
+    matmul_push_rhs as matmul_push_rhs,
+)
+from jax._src.pallas.mosaic.memory_constraint import (
+    with_memory_space_constraint as with_memory_space_constraint,
 )
 from jax._src.pallas.mosaic.meshes import (
     CoreType as CoreType,
@@ -51,6 +60,14 @@ from jax._src.pallas.mosaic.pipeline.emit import (
     emit_pipeline_with_allocations as emit_pipeline_with_allocations,
 )
 from jax._src.pallas.mosaic.primitives import bitcast as bitcast, roll as roll
+from jax._src.pallas.mosaic.random import (
+    sample_block as sample_block,
+    stateful_bernoulli as stateful_bernoulli,
+    stateful_bits as stateful_bits,
+    stateful_normal as stateful_normal,
+    stateful_uniform as stateful_uniform,
+    to_pallas_key as to_pallas_key,
+)
 from jax._src.pallas.mosaic.semaphore_types import (
     SemaphoreType as SemaphoreType,
     dma_semaphore as dma_semaphore,

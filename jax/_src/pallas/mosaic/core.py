@@ -13,6 +13,10 @@ from jax._src.pallas.grids import GridSpec
 from jax._src.pallas.memory import MemoryRef, memory_ref
 
 
+class LoweringException(Exception):
+    """Mosaic refuses the module of a kernel."""
+
+
 class MemorySpace(enum.Enum):
     """The memory spaces of a TPU. Calling one makes the type of a reference in it."""
 
@@ -133,6 +137,10 @@ class CompilerParams:
                 object.__setattr__(self, name, tuple(value))
         if self.flags is not None and not isinstance(self.flags, Flags):
             object.__setattr__(self, "flags", Flags(self.flags))
+
+    def replace(self, **changes: Any) -> CompilerParams:
+        """Return these options with some changed."""
+        return dataclasses.replace(self, **changes)
 
 
 class Flags(Mapping[str, Any]):

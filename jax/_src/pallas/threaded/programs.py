@@ -13,6 +13,7 @@ from jax._src.api import jit
 from jax._src.core import Jaxpr, JaxprEqn, Literal, Primitive
 from jax._src.lax.parallel import axis_index_p
 from jax._src.pallas.threaded.threads import Run
+from jax._src.pallas.values import as_typed, words_of
 
 # Rules are generators of (machine, thread, eqn, operands): they return a list of results.
 Rule = Callable[[Any, Any, JaxprEqn, list[Any]], Run]
@@ -137,7 +138,8 @@ def _program(
     @jit
     def program(*args: Any) -> Any:
         values = [np.full(v.aval.shape, np.inf, v.aval.dtype) for v in infinite]
-        return core.eval_jaxpr(part, (), *args, *values)
+        args = tuple([as_typed(x, v.aval) for x, v in zip(args, reads)])
+        return [words_of(x) for x in core.eval_jaxpr(part, (), *args, *values)]
 
     return _Step(None, program, list(reads), writes)
 

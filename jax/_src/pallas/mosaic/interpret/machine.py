@@ -37,6 +37,21 @@ class Device:
         self.buffers: dict[Any, Buffer] = {}
 
 
+class MatrixUnit:
+    """A unit for products.
+
+    Attributes:
+      staged: right operands, by staging register.
+      rhs: the one that was loaded last, or None.
+      accumulators: rows of products, by address.
+    """
+
+    def __init__(self) -> None:
+        self.staged: dict[int, np.ndarray] = {}
+        self.rhs: np.ndarray | None = None
+        self.accumulators: dict[int, np.ndarray] = {}
+
+
 class Core(Actor):
     """A core of a device, and the thread that runs on it.
 
@@ -47,6 +62,7 @@ class Core(Actor):
       buffers: its own, by key.
       count: how often it has come to each place of the kernel that makes buffers.
       random: its generator of random bits.
+      matrix_units: its units for products, by number.
     """
 
     def __init__(self, device: Device, number: int, axes: Mapping[Any, int]):
@@ -58,6 +74,7 @@ class Core(Actor):
         self.buffers: dict[Any, Buffer] = {}
         self.count = Visits()
         self.random = np.random.default_rng(0)
+        self.matrix_units: dict[int, MatrixUnit] = {}
 
 
 class Machine(Scheduler):

@@ -22,7 +22,7 @@ from jax._src.pallas.threaded.views import (
     view_array,
     write_inside,
 )
-from jax._src.pallas.values import uninitialized_scalar
+from jax._src.pallas.values import is_key, uninitialized_scalar
 from jax._src.state.indexing import NDIndexer
 from jax._src.state.primitives import apply_transforms, update_view
 
@@ -64,7 +64,9 @@ class Memory:
         self.races = races
 
     def empty(self, shape: Sequence[int], dtype: Any) -> np.ndarray:
-        """Return an array without values."""
+        """Return an array without values; of keys, of their words."""
+        if is_key(dtype):
+            shape, dtype = (*shape, *dtype._impl.key_shape), np.dtype(np.uint32)
         return np.full(tuple(shape), self._uninitialized(dtype), dtype)
 
     def _uninitialized(self, dtype: Any) -> Any:

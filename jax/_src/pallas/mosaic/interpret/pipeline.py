@@ -13,6 +13,7 @@ from jax._src.pallas.mosaic.interpret.clocks import Actor
 from jax._src.pallas.mosaic.interpret.memory import Buffer, Memory
 from jax._src.pallas.mosaic.interpret.params import InterpretParams
 from jax._src.pallas.threaded.programs import Rules, run_index_map
+from jax._src.pallas.values import is_key
 
 Point = tuple[int, ...]
 
@@ -79,7 +80,7 @@ class Window:
         """Write the block of a result back, unless the next one has the same index; None for no next one."""
         if self.is_out and self.at is not None and index != self.at:
             places = _places(self.mapping, self.at)
-            kept = [_inside(p, n) for p, n in zip(places, self.mapping.array_aval.shape)]
+            kept = [_inside(p, n) for p, n in zip(places, self.array.array.shape)]
             block = self.block.array.reshape([len(p) for p in places])
             memory.note(actor, self.array, _bounds(self.array.array, places), True, None)
             target = self.array.array
@@ -148,4 +149,5 @@ def _places(b: BlockMapping, index: Sequence[Any]) -> list[np.ndarray]:
             out.append(np.where(steps < next(values), steps + i, -1))
         else:
             out.append(np.arange(d.block_size) + i * d.block_size)
-    return out
+    dtype = b.array_aval.dtype
+    return out + [np.arange(n) for n in (dtype._impl.key_shape if is_key(dtype) else ())]

@@ -13,12 +13,7 @@ from jax._src.pallas.mosaic.hints import touch_p
 from jax._src.pallas.mosaic.interpret.machine import RULES as rule, Core, Machine
 from jax._src.pallas.mosaic.interpret.memory import Buffer
 from jax._src.pallas.mosaic.interpret.semaphores import semaphore_in, signal, wait
-from jax._src.pallas.mosaic.packing import (
-    masked_load_p,
-    masked_store_p,
-    prng_random_bits_p,
-    prng_seed_p,
-)
+from jax._src.pallas.mosaic.packing import masked_load_p, masked_store_p
 from jax._src.pallas.primitives import delay_p, run_scoped_p
 from jax._src.pallas.semaphores import semaphore_read_p, semaphore_signal_p, semaphore_wait_p
 from jax._src.pallas.threaded.control_flow import register_control_flow, register_positions
@@ -127,21 +122,7 @@ def _barrier(machine: Machine, core: Core, eqn: JaxprEqn, values: list[Any]) -> 
     return [core.buffers["barrier"]]
 
 
-# Random bits, and what takes time only or is for the compiler
-
-
-@rule(prng_seed_p)
-def _seed(machine: Machine, core: Core, eqn: JaxprEqn, values: list[Any]) -> Run:
-    yield from ()
-    core.random = np.random.default_rng([int_of(x) & 0xFFFFFFFF for x in values])
-    return []
-
-
-@rule(prng_random_bits_p)
-def _random_bits(machine: Machine, core: Core, eqn: JaxprEqn, values: list[Any]) -> Run:
-    yield from ()
-    bits = core.random.integers(0, 2**32, eqn.params["shape"], np.uint32)
-    return [bits.view(np.int32)]
+# What takes time only, or is for the compiler
 
 
 @rule(delay_p, touch_p)

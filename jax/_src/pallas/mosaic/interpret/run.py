@@ -19,7 +19,7 @@ from jax._src.mesh import get_abstract_mesh
 from jax._src.pallas.blocks import Squeezed
 from jax._src.pallas.grids import GridMapping, dynamic_grid_dim
 from jax._src.pallas.mosaic.copies import get_barrier_semaphore_p
-from jax._src.pallas.mosaic.interpret import dma, rules
+from jax._src.pallas.mosaic.interpret import dma, matrix_units, random, rules
 from jax._src.pallas.mosaic.interpret.devices import Gathering
 from jax._src.pallas.mosaic.interpret.machine import RULES, Core, Machine
 from jax._src.pallas.mosaic.interpret.memory import Buffer, is_far
@@ -37,9 +37,10 @@ from jax._src.pallas.threaded.host import programs_in_this_thread
 from jax._src.pallas.threaded.programs import axes_asked_for, run_jaxpr
 from jax._src.pallas.threaded.threads import Run
 from jax._src.pallas.threaded.views import int_of
+from jax._src.pallas.values import words_of
 from jax._src.state.primitives import addupdate_p, get_p, swap_p
 
-del dma, rules  # imported for the rules that they register
+del dma, matrix_units, random, rules  # imported for the rules that they register
 
 # The axis of the cores among which the points of a grid are divided.
 _CORE = ("core of a grid",)
@@ -95,6 +96,7 @@ def run_call(
     here = axis_index(tuple(devices)) if devices else np.int32(0)
     results = tuple([ShapedArray(a.shape, a.dtype) for a in out_avals])
     positions = [axis_index(n) for n in outer]
+    args = tuple(map(words_of, args))
     return _interpreted_p.bind(here, *positions, *args, run=run, result_avals=results)
 
 

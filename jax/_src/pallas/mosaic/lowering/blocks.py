@@ -13,6 +13,7 @@ from jax._src.pallas.grids import GridMapping
 from jax._src.pallas.kernel_rules import lower_closed
 from jax._src.pallas.mosaic.lowering.kernel import MemRef, TpuKernel, space_name
 from jax._src.pallas.mosaic.lowering.memory import as_i32
+from jax._src.pallas.values import is_key
 
 # Spaces in which references are whole arrays, which the kernel copies itself.
 WHOLE = ("any", "hbm", "host", "semaphore_mem")
@@ -43,6 +44,12 @@ def check_block(m: BlockMapping, has_grid: bool, where: str) -> None:
             raise ValueError(
                 f"The Pallas TPU lowering currently supports in memory space {space.upper()} only blocks having the same block "
                 f"shape as the array shape and a trivial index_map (returning all 0s): give no block shape. {described(m, where)}"
+            )
+        return
+    if is_key(m.array_aval.dtype):
+        if space != "smem" or not m.has_trivial_window():
+            raise ValueError(
+                f"Kernels for TPUs have keys in pltpu.SMEM, and arrays of keys whole. {described(m, where)}"
             )
         return
     if not sizes:
@@ -89,7 +96,7 @@ def window(m: BlockMapping, name: str, where: str) -> Any:
         return ir.DictAttr.get({})
     attributes = {
         "transform_indices": ir.FlatSymbolRefAttr.get(name),
-        "window_bounds": ir.DenseI64ArrayAttr.get(m.sizes),
+        "window_bounds": ir.DenseI64ArrayAttr.get([*m.sizes, *_words(m)]),
     }
     if any([isinstance(d, Element) for d in m.block_shape]):
         # A window is of elements in all dimensions: the index map gives the first in each.
@@ -113,6 +120,12 @@ def window(m: BlockMapping, name: str, where: str) -> Any:
     return ir.DictAttr.get(attributes)
 
 
+def _words(m: BlockMapping) -> tuple[int, ...]:
+    """Return the shape of an element in memory: that of the words of a key."""
+    dtype = m.array_aval.dtype
+    return tuple(dtype._impl.key_shape) if is_key(dtype) else ()
+
+
 def index_map(module_context: Any, mapping: GridMapping, m: BlockMapping, name: str) -> None:
     """Emit the function from the grid's indices to a block's."""
     i32 = ir.IntegerType.get_signless(32)
@@ -120,7 +133,9 @@ def index_map(module_context: Any, mapping: GridMapping, m: BlockMapping, name: 
     scalars = [a for a in avals if isinstance(a, AbstractRef)]
     types_of = TpuKernel(name, module_context, None)
     refs = [types_of.memref_type(a.shape, a.dtype, "smem") for a in scalars]
-    op = func.FuncOp(name, ([*[i32] * len(mapping.grid), *refs], [i32] * len(m.sizes)))
+    op = func.FuncOp(
+        name, ([*[i32] * len(mapping.grid), *refs], [i32] * (len(m.sizes) + len(_words(m))))
+    )
     block = op.add_entry_block()
     kernel = TpuKernel(f"index map of {m.origin}", module_context, block)
     ids, values = (
@@ -133,4 +148,4 @@ def index_map(module_context: Any, mapping: GridMapping, m: BlockMapping, name: 
     ]
     with ir.InsertionPoint(block):
         index = lower_closed(kernel, m.index_map_jaxpr, [*ids, *references])
-        func.return_([as_i32(kernel, x) for x in index])
+        func.return_([as_i32(kernel, x) for x in [*index, *[0] * len(_words(m))]])

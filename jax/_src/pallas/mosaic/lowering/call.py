@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from jax._src.core import Jaxpr, ShapedArray
+from jax._src.core import Jaxpr, ShapedArray, physical_aval
 from jax._src.interpreters import mlir
 from jax._src.lib.mlir import ir, passmanager
 from jax._src.lib.mlir.dialects import func, hlo
@@ -19,7 +19,14 @@ from jax._src.lib.mosaic import tpu
 from jax._src.pallas.cost_estimate import CostEstimate
 from jax._src.pallas.grids import GridMapping
 from jax._src.pallas.kernel_rules import lower_jaxpr
-from jax._src.pallas.mosaic.core import CompilerParams, GridDimensionSemantics, SideEffectType
+from jax._src.pallas.memory import MemorySpace as AnyMemorySpace
+from jax._src.pallas.mosaic.core import (
+    CompilerParams,
+    GridDimensionSemantics,
+    LoweringException,
+    MemorySpace,
+    SideEffectType,
+)
 from jax._src.pallas.mosaic.lowering import (
     arithmetic as _arithmetic,
     blocks,
@@ -28,6 +35,7 @@ from jax._src.pallas.mosaic.lowering import (
     copies as _copies,
     memory as _memory,
     operations as _operations,
+    random as _random,
     reductions as _reductions,
     shapes as _shapes,
 )
@@ -35,7 +43,7 @@ from jax._src.pallas.mosaic.lowering.kernel import MemRef, TpuKernel, space_name
 from jax._src.sharding_impls.concrete import ShardingContext, SPMDAxisContext
 
 _RULES = (
-    _arithmetic, _contraction, _control_flow, _copies, _memory, _operations, _reductions, _shapes
+    _arithmetic, _contraction, _control_flow, _copies, _memory, _operations, _random, _reductions, _shapes
 )  # fmt: skip
 
 # The dialects of a kernel's module, which have to be loaded before operations of them are made.
@@ -63,6 +71,7 @@ def lower_call(
     body = _serialized(module, context, where)
     sizes = grid_mapping.num_dynamic_grid_bounds
     config = _backend_config(params, cost_estimate, body, communication, where)
+    config["custom_call_config"] |= _colors(ctx.avals_in, out_avals)
     side_effects = params.has_side_effects
     attributes: dict[str, str] = {"kernel_metadata": _metadata(metadata, kernel)}
     if side_effects is SideEffectType.DATAFLOW_SIDE_EFFECTING:
@@ -212,7 +221,7 @@ def _serialized(module: Any, context: Any, where: str) -> bytes:
         out = io.BytesIO()
         module.operation.write_bytecode(out, desired_version=0)
     except ir.MLIRError as e:
-        raise ValueError(f"Mosaic refuses the module of {where}: {e}") from e
+        raise LoweringException(f"Mosaic refuses the module of {where}: {e}") from e
     finally:
         context.allow_unregistered_dialects = allowed
     return out.getvalue()
@@ -270,6 +279,36 @@ def _backend_config(
     return config
 
 
+# The numbers of memory spaces in which XLA may be told to have operands and results.
+_OPERAND_COLORS = {MemorySpace.HBM: 0, MemorySpace.VMEM: 1}
+_RESULT_COLORS = _OPERAND_COLORS | {
+    MemorySpace.SEMAPHORE: 2,
+    MemorySpace.SMEM: 4,
+    AnyMemorySpace.HOST: 5,
+}
+
+
+def _colors(avals_in: Sequence[Any], out_avals: Sequence[Any]) -> dict[str, Any]:
+    """Return where XLA must have the operands and results whose types say it."""
+    found: dict[str, Any] = {}
+    operands = [
+        {"operand_index": i, "color": _OPERAND_COLORS[a.memory_space]}
+        for i, a in enumerate(avals_in)
+        if a.memory_space in _OPERAND_COLORS
+    ]
+    if operands:
+        found["input_memory_space_colors"] = operands
+    several = len(out_avals) > 1
+    results = [
+        {"color": _RESULT_COLORS[a.memory_space]} | ({"shape_index": [i]} if several else {})
+        for i, a in enumerate(out_avals)
+        if a.memory_space in _RESULT_COLORS
+    ]
+    if results:
+        found["output_memory_space_colors"] = results
+    return found
+
+
 def _flag(name: str, value: Any) -> dict[str, Any]:
     for kind, types in _FLAG_KINDS:
         if isinstance(value, types):
@@ -294,7 +333,7 @@ def _metadata(metadata: Any, kernel: TpuKernel) -> str:
 
 
 def _row_major(aval: Any) -> list[int]:
-    return list(range(len(aval.shape) - 1, -1, -1))
+    return list(range(len(physical_aval(aval).shape) - 1, -1, -1))
 
 
 def _in_memory(aval: Any) -> Any:

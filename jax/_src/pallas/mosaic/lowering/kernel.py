@@ -19,6 +19,7 @@ from jax._src.pallas.memory import MemorySpace as AnySpace
 from jax._src.pallas.mosaic.core import MemorySpace
 from jax._src.pallas.mosaic.semaphore_types import DMA_SEMAPHORE
 from jax._src.pallas.semaphores import BARRIER_SEMAPHORE, SEMAPHORE
+from jax._src.pallas.values import is_key
 from jax._src.sharding_impls.concrete import SPMDAxisContext
 
 TABLE = RuleTable("TPUs (Mosaic)")
@@ -129,8 +130,10 @@ class TpuKernel(KernelContext):
         return ir.VectorType.get(shape, self.element_type(dtype))
 
     def memref_type(self, shape: Sequence[Any], dtype: Any, space: str) -> Any:
-        """The type of an array in memory; sizes that are no integers are dynamic."""
+        """The type of an array in memory; sizes that are no integers are dynamic. Keys are their words."""
         dynamic = ir.ShapedType.get_dynamic_size()
+        if is_key(dtype):
+            shape, dtype = (*shape, *dtype._impl.key_shape), np.dtype(np.uint32)
         sizes = tuple([d if isinstance(d, (int, np.integer)) else dynamic for d in shape])
         key = sizes, dtype, space
         found = self._types.get(key)

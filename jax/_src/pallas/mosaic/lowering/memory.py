@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Sequence
 from typing import Any
@@ -24,6 +25,7 @@ from jax._src.pallas.mosaic.lowering.kernel import (
     static_operands,
 )
 from jax._src.pallas.mosaic.packing import masked_load_p, masked_store_p
+from jax._src.pallas.values import is_key
 from jax._src.state.indexing import NDIndexer
 from jax._src.state.primitives import addupdate_p, get_p, swap_p
 from jax._src.state.types import BitcastTransform, ReshapeTransform, TransposeTransform
@@ -161,6 +163,8 @@ class _Access:
         """Read an array of type `out`."""
         kernel, ref = self.kernel, self.ref
         self._check(out)
+        if is_key(ref.dtype):
+            return self._load_key()
         stored = np.dtype(np.int32) if ref.dtype == np.bool_ else ref.dtype
         if self.scalar:
             x = memref.load(ref.value, self.starts)
@@ -177,9 +181,19 @@ class _Access:
         x = reshaped(kernel, x, self.sizes, out.shape, stored)
         return self._from_memory(x, out)
 
+    def _load_key(self) -> tuple[Any, ...]:
+        """Return the words of a key."""
+        shape = self.ref.dtype._impl.key_shape
+        at = [
+            [self.kernel.index(i) for i in index] for index in itertools.product(*map(range, shape))
+        ]
+        return tuple([memref.load(self.ref.value, [*self.starts, *index]) for index in at])
+
     def store(self, x: Any, aval: Any, mask: Any = None) -> None:
         """Write an array of type `aval`."""
         kernel, ref = self.kernel, self.ref
+        if is_key(ref.dtype):
+            raise NotImplementedError(f"{self.name}: kernels for TPUs do not write keys.")
         self._check(aval)
         stored = np.dtype(np.int32) if ref.dtype == np.bool_ else ref.dtype
         if ref.dtype == np.bool_:
@@ -227,7 +241,7 @@ def access(ctx: RuleContext, ref: MemRef, tree: Any, args: Sequence[Any], start:
 
 @rule(get_p)
 def _get(ctx: RuleContext, ref: MemRef, *args: Any, tree: Any) -> Any:
-    return access(ctx, ref, tree, args, 1).load(ctx.avals_out[0])
+    return [access(ctx, ref, tree, args, 1).load(ctx.avals_out[0])]
 
 
 @rule(swap_p)

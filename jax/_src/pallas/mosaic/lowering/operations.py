@@ -16,6 +16,11 @@ from jax._src.pallas.kernel_rules import RuleContext
 from jax._src.pallas.mosaic.hints import touch_p, trace_value_p
 from jax._src.pallas.mosaic.lowering.kernel import rule
 from jax._src.pallas.mosaic.lowering.shapes import bitcast
+from jax._src.pallas.mosaic.matrix_units import (
+    matmul_acc_lhs_p,
+    matmul_pop_p,
+    matmul_push_rhs_p,
+)
 from jax._src.pallas.mosaic.packing import (
     pack_elementwise_p,
     prng_random_bits_p,
@@ -74,6 +79,23 @@ def _prng_random_bits(ctx: RuleContext, *, shape: Any) -> Any:
             f"Kernels for TPUs make random bits of at least two dimensions, not {shape}: reshape them."
         )
     return tpu.prng_random_bits(ctx.kernel.type_of(ctx.avals_out[0]))
+
+
+@rule(matmul_push_rhs_p)
+def _matmul_push_rhs(ctx: RuleContext, rhs: Any, **params: Any) -> list[Any]:
+    tpu.matmul_push_rhs(rhs, **params)
+    return []
+
+
+@rule(matmul_acc_lhs_p)
+def _matmul_acc_lhs(ctx: RuleContext, lhs: Any, *, acc_addr: int, **params: Any) -> list[Any]:
+    tpu.matmul_acc_lhs(acc_addr, lhs, **params)
+    return []
+
+
+@rule(matmul_pop_p)
+def _matmul_pop(ctx: RuleContext, *, acc_addr: int, mxu_index: int, **_: Any) -> Any:
+    return tpu.matmul_pop(ctx.kernel.type_of(ctx.avals_out[0]), acc_addr, mxu_index)
 
 
 @rule(delay_p)
