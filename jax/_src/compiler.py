@@ -238,18 +238,18 @@ def get_latest_profile_version(backend: Client) -> int:
 def use_detailed_logging(module: ir.Module) -> bool:
     """Whether a module is large enough to be annotated for profilers."""
     bound = config.compiler_detailed_logging_min_ops.value
-    return _count_operations(module.operation, bound) >= bound
+    return count_operations(module.operation, bound) >= bound
 
 
-def _count_operations(op, bound: int) -> int:
-    """The number of operations in `op`; counts no further than `bound`."""
+def count_operations(op, bound: int) -> int:
+    """The number of operations in `op`; it counts no further than `bound`."""
     count = 0
     for region in op.regions:
         for block in region:
             for child in block:
                 count += 1
                 if count < bound:
-                    count += _count_operations(child.operation, bound - count)
+                    count += count_operations(child.operation, bound - count)
                 if count >= bound:
                     return count
     return count
@@ -325,6 +325,7 @@ def compile_or_get_cached(
     pgle_profiler=None,
     *,
     fun_name: str | None = None,
+    is_kept: bool = True,
 ) -> _jax.LoadedExecutable | _jax.Executable:
     """Compiles a module, or gets it from the cache; logs and reports how long that took.
 
@@ -332,6 +333,7 @@ def compile_or_get_cached(
       devices: array of the devices, in the shape of the device assignment.
       pgle_profiler: provides the latencies of earlier runs to compile with, if there are any.
       fun_name: the name of the function in the log; by default the module's name.
+      is_kept: whether the cache may have it, and keeps it.
       others: see :func:`backend_compile_and_load`.
     """
     if pgle_profiler is not None and (profile := pgle_profiler.consume_fdo_profile()):
@@ -349,7 +351,7 @@ def compile_or_get_cached(
         BACKEND_COMPILE_EVENT,
     ):
         cache_use.tell()
-        if not config.compilation_cache_dir.value or not _cache().is_cache_used(backend):
+        if not (is_kept and _uses_cache(backend)):
             executable = compile_module()
         else:
             executable = _cache().compile_or_get_cached(
@@ -368,6 +370,20 @@ def compile_or_get_cached(
     for listener in executable_listeners:  # when the time has been taken
         listener(name, executable)
     return executable
+
+
+def is_in_cache(
+    backend: Client, computation: ir.Module, devices: np.ndarray, options: CompileOptions
+) -> bool:
+    """Whether `compile_or_get_cached` would find a module in the cache."""
+    if not _uses_cache(backend):
+        return False
+    key = _cache().get_cache_key(computation, devices, options, backend)
+    return _cache().is_executable_in_cache(backend, key)
+
+
+def _uses_cache(backend: Client) -> bool:
+    return bool(config.compilation_cache_dir.value) and _cache().is_cache_used(backend)
 
 
 def _cache() -> Any:

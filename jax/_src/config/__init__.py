@@ -34,6 +34,7 @@ from jax._src.config._flags import (
     cpu_get_global_topology_timeout_minutes as cpu_get_global_topology_timeout_minutes,
     cpu_get_local_topology_timeout_minutes as cpu_get_local_topology_timeout_minutes,
     cpu_num_threads as cpu_num_threads,
+    cpu_tiered_compilation as cpu_tiered_compilation,
     cross_host_transfer_socket_address as cross_host_transfer_socket_address,
     cross_host_transfer_timeout_seconds as cross_host_transfer_timeout_seconds,
     cross_host_transfer_transfer_size as cross_host_transfer_transfer_size,

@@ -473,6 +473,11 @@ cpu_compile_profile = enum_state(
     "Options of XLA for CPUs: chosen by what a program has, none, or those and reordered sums.",
     **_KEYED,
 )
+cpu_tiered_compilation = bool_flag(
+    "jax_cpu_tiered_compilation",
+    False,
+    "Compiles programs of one CPU device quickly first, and well in the background.",
+)
 compiler_detailed_logging_min_ops = int_flag(
     "jax_compiler_detailed_logging_min_ops",
     10,

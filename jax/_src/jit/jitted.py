@@ -348,10 +348,11 @@ class Jitted:
             return tree_unflatten(entry.out_tree, outs), None, False
         outs, executable = call_compiled(flat, entry.params, self.transform, self.is_operation)
         result = tree_unflatten(entry.out_tree, outs)
+        again = asks_again(executable)
         fastpath = None
         if not entry.consts:
             fastpath = pxla.fastpath_data(executable, outs, entry.out_tree, flat)
-        return result, fastpath, asks_again(fastpath)
+        return result, fastpath, again and fastpath is None
 
 
 class TracedFunction:

@@ -94,7 +94,7 @@ def call_compiled(
             profiler = cache["latencies", key] = _latencies().new_profiler()
             executable = computation.compile(pgle_profiler=profiler)
         else:
-            executable = computation.compile()
+            executable = computation.compile(may_improve=not is_operation)
         cache[key] = executable
     if checks:
         run, closed, name = executable.unsafe_call, params["jaxpr"], params["name"]
@@ -131,9 +131,10 @@ def _run_measured(executable: Any, args: list, params: dict, key: tuple) -> tupl
     return outs, None if profiler.is_enabled() and not profiler.is_fdo_consumed() else executable
 
 
-def asks_again(fastpath: Any) -> bool:
-    """Whether the native callable, which got no program, is to ask for one at the next call."""
-    return fastpath is None and config.enable_pgle.value
+def asks_again(executable: Any) -> bool:
+    """Whether a native callable that gets no program now is to ask for one at the next call."""
+    is_final = executable is None or executable.is_final
+    return not is_final or config.enable_pgle.value
 
 
 def _latencies() -> Any:
@@ -181,8 +182,9 @@ def _eager_call(params: dict):
             core.check_eval_args(args)
             outs, executable = call_compiled(list(args), dict(kept, jaxpr=jaxpr()))
             tree = tree_structure(list(outs))
+            again = asks_again(executable)
             fastpath = pxla.fastpath_data(executable, outs, tree, args)
-            return list(outs), fastpath, asks_again(fastpath)
+            return list(outs), fastpath, again and fastpath is None
 
         call = cache[key] = _jax.pjit(
             params["name"], None, cache_miss, [], [], (), dispatch_registry, pxla.shard_arg_fallback

@@ -11,6 +11,7 @@ from jax._src import compiler, config, core, cpu_profile, dtypes, host_functions
 from jax._src.array_impl import ArrayImpl, aval_with_sharding, device_sharding
 from jax._src.errors import JaxRuntimeError
 from jax._src.interpreters import mlir
+from jax._src.interpreters.pxla import tiers
 from jax._src.interpreters.pxla.layouts import is_unimplemented, reported_layouts
 from jax._src.interpreters.pxla.placement import Placement, concretize, layouts_equal
 from jax._src.interpreters.pxla.transfers import (
@@ -106,8 +107,12 @@ def compile_lowered(
     placement: Placement,
     compiler_options: dict[str, Any],
     pgle_profiler: object = None,
+    tiered: bool = False,
 ) -> MeshExecutable:
-    """Compiles a lowered module for the devices of `placement`."""
+    """Compiles a lowered module for the devices of `placement`.
+
+    If it is `tiered`, and its better form is not in the cache, quickly; it becomes the better one in time.
+    """
     devices, n = placement.devices, placement.num_devices
     device_list = DeviceList(tuple(devices))
     grid = np.fromiter(devices, dtype=object, count=n)
@@ -116,36 +121,52 @@ def compile_lowered(
     module = lowered.module
     if lowered.shape_poly_state.uses_dim_vars:  # a function it calls was exported for any shape
         module = mlir.refine_polymorphic_shapes(module)
-    options = create_compile_options(
-        module,
-        False,
-        tokens + tuple(isinstance(s, UnspecifiedValue) for s in info.in_shardings),
-        tokens + tuple(isinstance(s, UnspecifiedValue) for s in info.out_shardings),
-        backend,
-        grid.reshape(1, n),
-        compiler_options,
-    )
-    try:
-        xla_executable = compiler.compile_or_get_cached(
-            backend,
+
+    def options_with(more: dict[str, Any]) -> Any:
+        return create_compile_options(
             module,
-            grid,
-            options,
-            lowered.host_callbacks,
-            device_list,
-            pgle_profiler,
-            fun_name=info.name,
+            False,
+            tokens + tuple(isinstance(s, UnspecifiedValue) for s in info.in_shardings),
+            tokens + tuple(isinstance(s, UnspecifiedValue) for s in info.out_shardings),
+            backend,
+            grid.reshape(1, n),
+            compiler_options | more,
         )
-    except JaxRuntimeError as err:
-        # Functions that the compiler has called say what went wrong in them.
-        for called in lowered.keepalive or ():
-            if (cause := getattr(called, "compile_error", None)) is not None:
-                raise err from cause
-        raise
+
+    def compile_with(options: Any, is_kept: bool = True) -> Any:
+        try:
+            return compiler.compile_or_get_cached(
+                backend,
+                module,
+                grid,
+                options,
+                lowered.host_callbacks,
+                device_list,
+                pgle_profiler,
+                fun_name=info.name,
+                is_kept=is_kept,
+            )
+        except JaxRuntimeError as err:
+            # Functions that the compiler has called say what went wrong in them.
+            for called in lowered.keepalive or ():
+                if (cause := getattr(called, "compile_error", None)) is not None:
+                    raise err from cause
+            raise
+
+    options = options_with({})
+    tiered = tiered and not compiler.is_in_cache(backend, module, grid, options)
+    if tiered:
+        xla_executable = compile_with(options_with(tiers.QUICK), is_kept=False)
+    else:
+        xla_executable = compile_with(options)
     in_shardings, out_shardings = _final_shardings(xla_executable, info, placement, device_list)
-    return MeshExecutable(
+    executable = MeshExecutable(
         xla_executable, info, placement, device_list, in_shardings, out_shardings, lowered
     )
+    if tiered:
+        executable.is_final = False
+        tiers.add(executable, lambda: compile_with(options))  # with those of this thread
+    return executable
 
 
 def create_compile_options(
@@ -312,12 +333,13 @@ class MeshExecutable:
       unsafe_call: runs it on flat arguments, without checking their types.
       in_avals, out_avals: types of the arguments that the module takes, and of the results.
       xla_executable: the native executable.
+      is_final: whether it stays what it is; a program that was compiled quickly is to become another.
     """
 
     __slots__ = (
         "xla_executable", "_info", "_placement", "_device_list", "_in_shardings", "_out_shardings",
         "_keepalive", "_has_host_callbacks", "_has_impure_callbacks", "_unsafe_call", "_layouts",
-        "_in_device_layouts", "__weakref__",
+        "_in_device_layouts", "is_final", "__weakref__",
     )  # fmt: skip
 
     def __init__(
@@ -343,6 +365,7 @@ class MeshExecutable:
         self._layouts: tuple[list[Any], list[Any]] | None = None
         self._in_device_layouts = self._layouts_to_ask_for()
         self._unsafe_call: ExecuteReplicated | None = None
+        self.is_final = True
 
     name = property(lambda self: self._info.name)
     in_avals = property(lambda self: self._info.in_avals)
@@ -381,6 +404,14 @@ class MeshExecutable:
             [names[i] for _, i in used],
         )
         return self.unsafe_call(*args)
+
+    def become_final(self, xla_executable: Any) -> None:
+        """Runs another compilation of the same program from now on; None if there is none after all."""
+        if xla_executable is not None:
+            self.xla_executable = xla_executable
+            if self._unsafe_call is not None:
+                self._unsafe_call.xla_executable = xla_executable
+        self.is_final = True
 
     # Inspection
 
@@ -507,13 +538,14 @@ class MeshExecutable:
         """Whether every call must go through Python.
 
         This is the case for effects with tokens, for functions on the host with side effects, for
-        values that are not plain arrays, and for programs whose runs are counted
-        (`ExecuteReplicated.before_run`).
+        values that are not plain arrays, for programs whose runs are counted
+        (`ExecuteReplicated.before_run`), and for those that are to become others.
         """
         info = self._info
         is_counted = self._unsafe_call is not None and self._unsafe_call.before_run is not None
         return bool(
-            is_counted
+            not self.is_final
+            or is_counted
             or info.ordered_effects
             or info.unordered_effects
             or self._has_impure_callbacks

@@ -26,6 +26,7 @@ from jax._src.compiler import (
     log_elapsed_time,
 )
 from jax._src.interpreters import mlir, partial_eval as pe
+from jax._src.interpreters.pxla import tiers
 from jax._src.interpreters.pxla.executable import MeshExecutable, ProgramInfo, compile_lowered
 from jax._src.interpreters.pxla.lowered_modules import LoweredModule, find_or_lower
 from jax._src.interpreters.pxla.placement import (
@@ -168,6 +169,7 @@ class MeshComputation:
         *,
         device_assignment: Any = None,
         pgle_profiler: object = None,
+        may_improve: bool = False,
     ) -> MeshExecutable:
         """Compiles the program.
 
@@ -175,6 +177,7 @@ class MeshComputation:
           compiler_options: XLA options by name, which override those given to `jit`.
           device_assignment: the devices, if the program was lowered for abstract ones.
           pgle_profiler: what measures its runs, for `jax_enable_pgle`.
+          may_improve: whether a quick compilation will do at first, for `jax_cpu_tiered_compilation`.
 
         Raises:
           ValueError: if the program was lowered for several platforms or for other devices.
@@ -199,13 +202,18 @@ class MeshComputation:
                 "to compile it, or use jax.export."
             )
         lowered = self._lowered
+        tiered = may_improve and tiers.are_wanted(lowered.module, info, placement, options)
         with self._module.compiling:
             if info.const_args or lowered.keepalive or lowered.host_callbacks:
-                return compile_lowered(lowered, info, placement, options, pgle_profiler)
+                return compile_lowered(lowered, info, placement, options, pgle_profiler, tiered)
             key = self._executable_key(info, placement, options)
             executable: MeshExecutable | None = self._module.executables.get(key)
+            if executable is not None and not (executable.is_final or tiered):
+                executable = None  # who asks for it now wants the better one
             if executable is None:
-                executable = compile_lowered(lowered, info, placement, options, pgle_profiler)
+                executable = compile_lowered(
+                    lowered, info, placement, options, pgle_profiler, tiered
+                )
                 self._module.executables[key] = executable
             return executable
 
