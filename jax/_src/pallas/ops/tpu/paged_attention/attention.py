@@ -1,0 +1,290 @@
+"""Attention of one query for each sequence, whose keys and values are in pages."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from jax._src.api import jit
+from jax._src.core import ShapeDtypeStruct
+from jax._src.lax import lax
+from jax._src.lax.control_flow import fori_loop
+from jax._src.lax.lax import cummin
+from jax._src.numpy import ufuncs
+from jax._src.numpy.array_creation import arange, full, zeros, zeros_like
+from jax._src.numpy.selecting import where
+from jax._src.pallas.blocks import BlockSpec
+from jax._src.pallas.helpers import when
+from jax._src.pallas.memory import MemorySpace as AnyMemory
+from jax._src.pallas.mosaic.core import CompilerParams, MemorySpace, PrefetchScalarGridSpec
+from jax._src.pallas.mosaic.semaphore_types import SemaphoreType
+from jax._src.pallas.ops.tpu.paged_attention.copies import PagesCopy
+from jax._src.pallas.ops.tpu.paged_attention.quantization import QuantizedTensor
+from jax._src.pallas.ops.tpu.tiles import product
+from jax._src.pallas.pallas_call import pallas_call
+from jax._src.pallas.primitives import program_id
+
+DEFAULT_MASK_VALUE = -0.7 * float(np.finfo(np.dtype("float32")).max)
+_MODES = ["kv_head", "batch", None]
+
+
+class _Sizes(NamedTuple):
+    batch: int
+    kv_heads: int
+    group: int
+    depth: int
+    page: int
+    pages_per_sequence: int
+    pages_per_block: int
+
+    @property
+    def block(self) -> int:
+        return self.page * self.pages_per_block
+
+
+class _Position(NamedTuple):
+    """A block of keys: of a sequence, a head of keys, and the number of the block."""
+
+    sequence: Any
+    head: Any
+    block: Any
+
+
+def _check(q: Any, k_pages: Any, v_pages: Any, lengths: Any, page_indices: Any) -> None:
+    if q.ndim != 3 or k_pages.ndim != 4:
+        raise ValueError(
+            "q should be [batch, heads, features], and pages [heads of keys, pages, rows, features], but the shapes "
+            f"are {q.shape} and {k_pages.shape}"
+        )
+    batch, heads, depth = q.shape
+    if k_pages.shape != v_pages.shape:
+        raise ValueError(
+            f"k_pages and v_pages must have the same shape. Got {k_pages.shape} and {v_pages.shape}"
+        )
+    if heads % k_pages.shape[0]:
+        raise ValueError(
+            f"Number of Q heads must be divisible by number of KV heads. Got {heads} and {k_pages.shape[0]}."
+        )
+    if k_pages.shape[3] != depth:
+        raise ValueError(
+            f"head_dim of Q must be the same as that of K/V. Got {depth} and {k_pages.shape[3]}."
+        )
+    if lengths.shape != (batch,):
+        raise ValueError("`lengths` and `q` must have the same batch size")
+    if page_indices.ndim != 2 or page_indices.shape[0] != batch:
+        raise ValueError("`page_indices` and `q` must have the same batch size")
+    if lengths.dtype != np.int32:
+        raise ValueError(f"The dtype of `lengths` must be int32. Got {lengths.dtype}")
+
+
+def _cores(sizes: _Sizes, megacore_mode: str | None) -> int:
+    if megacore_mode not in _MODES:
+        raise ValueError(f"megacore_mode must be one of {_MODES}")
+    if megacore_mode == "kv_head" and sizes.kv_heads % 2:
+        raise ValueError("number of KV heads must be even when megacore_mode is 'kv_head'")
+    if megacore_mode == "batch" and sizes.batch % 2:
+        raise ValueError("batch size must be even when megacore_mode is 'batch'")
+    return 1 if megacore_mode is None else 2
+
+
+@functools.partial(
+    jit,
+    static_argnames=(
+        "pages_per_compute_block", "attn_logits_soft_cap", "mask_value", "megacore_mode", "inline_seq_dim",
+    ),
+)  # fmt: skip
+def paged_attention(
+    q: Any, k_pages: Any, v_pages: Any, lengths: Any, page_indices: Any, *,
+    mask_value: float = DEFAULT_MASK_VALUE, attn_logits_soft_cap: float | None = None,
+    pages_per_compute_block: int, megacore_mode: str | None = None, inline_seq_dim: bool = True,
+) -> Any:  # fmt: skip
+    """Compute attention of one query for each sequence, whose keys and values are in pages.
+
+    Pages are those of Kwon et al., "Efficient Memory Management for Large Language Model Serving with
+    PagedAttention" (2023, arXiv:2309.06180); the sums over blocks of keys those of FlashAttention-2. While a block is
+    computed, the next one is copied, which may be the first of another head or sequence.
+
+    Args:
+      q: queries, [batch, heads, features]. They are not scaled.
+      k_pages, v_pages: pages of keys and values, [heads of keys, pages, rows, features], or `QuantizedTensor`s of
+        them. Each head of keys is that of heads / (heads of keys) heads.
+      lengths: how many keys each sequence has, [batch], int32. The result of a sequence without keys is 0.
+      page_indices: the pages of each sequence, [batch, pages], integers.
+      mask_value: the score of keys after the end of a sequence.
+      attn_logits_soft_cap: a bound c of the scores: they become c tanh(score / c).
+      pages_per_compute_block: how many pages are copied and computed at a time; it divides the pages of a sequence.
+      megacore_mode: what the two cores of a chip divide: `"kv_head"`, `"batch"`, or None where there is one core.
+      inline_seq_dim: whether the kernel goes through the blocks of a sequence; else the grid has a dimension for them.
+
+    Returns:
+      [batch, heads, features].
+
+    Raises:
+      ValueError: if arrays do not fit, or cores or blocks cannot be divided.
+    """
+    weights = [x.weight if isinstance(x, QuantizedTensor) else x for x in (k_pages, v_pages)]
+    _check(q, *weights, lengths, page_indices)
+    batch, heads, depth = q.shape
+    kv_heads, _, page, _ = weights[0].shape
+    per_sequence = page_indices.shape[1]
+    if per_sequence % pages_per_compute_block:
+        raise ValueError(
+            "pages_per_compute_block must be divisible by pages per sequence. "
+            f"Got {pages_per_compute_block} and {per_sequence}."
+        )
+    group = heads // kv_heads
+    sizes = _Sizes(batch, kv_heads, group, depth, page, per_sequence, pages_per_compute_block)
+    cores = _cores(sizes, megacore_mode)
+    by_head = megacore_mode == "kv_head"
+    sequences, core_heads = (batch, kv_heads // cores) if by_head else (batch // cores, kv_heads)
+    grid = (cores, sequences, core_heads)
+    if not inline_seq_dim:
+        grid = (*grid, per_sequence // pages_per_compute_block)
+
+    # The first sequence with keys from each one on: its copies are started early.
+    following = where(lengths > 0, arange(batch, dtype=np.int32), batch)
+    following = cummin(following[::-1])[::-1]
+    scalars = [lengths, following.astype(np.int32), page_indices.reshape(-1).astype(np.int32)]
+    pages = [_Pages(x, sizes) for x in (k_pages, v_pages)]
+
+    def at_core(core: Any, b: Any, h: Any) -> tuple[Any, Any]:
+        return (b, core * core_heads + h) if by_head else (core * sequences + b, h)
+
+    kernel = functools.partial(
+        _kernel, sizes=sizes, grid=grid, by_head=by_head, pages=pages, cap=attn_logits_soft_cap,
+        mask_value=mask_value, inline=inline_seq_dim,
+    )  # fmt: skip
+    of_query = BlockSpec((None, None, group, depth), lambda c, b, h, *_: (*at_core(c, b, h), 0, 0))
+    arrays = [x for p in pages for x in p.arrays]
+    scratch = [
+        *[MemorySpace.VMEM((2, *shape), dtype) for p in pages for shape, dtype in p.buffers],
+        SemaphoreType.DMA((2,)),
+        MemorySpace.SMEM((1,), np.int32),
+        *[MemorySpace.VMEM((group, n), np.float32) for n in (1, 1, depth)],
+    ]
+    spec = PrefetchScalarGridSpec(
+        len(scalars), grid, [of_query, *[BlockSpec(memory_space=AnyMemory.ANY)] * len(arrays)], of_query, scratch
+    )  # fmt: skip
+    semantics = ("parallel",) + ("arbitrary",) * (len(grid) - 1)
+    call = pallas_call(
+        kernel, ShapeDtypeStruct((batch, kv_heads, group, depth), q.dtype), grid_spec=spec,
+        compiler_params=CompilerParams(dimension_semantics=semantics), name="paged_attention",
+    )  # fmt: skip
+    out = call(*scalars, q.reshape(batch, kv_heads, group, depth), *arrays)
+    return out.reshape(batch, heads, depth)
+
+
+class _Pages:
+    """Keys or values: their arrays, and the buffers of a block."""
+
+    def __init__(self, x: Any, sizes: _Sizes):
+        self.arrays = list(x) if isinstance(x, QuantizedTensor) else [x]
+        self.buffers = [
+            ((sizes.pages_per_block, sizes.page, a.shape[-1]), a.dtype) for a in self.arrays
+        ]
+
+    def take(self, refs: Iterator[Any]) -> tuple[Any, Any]:
+        """Take the references of arrays or of buffers, and None for scales that there are not."""
+        taken = [next(refs) for _ in self.arrays]
+        return taken[0], taken[1] if len(taken) > 1 else None
+
+
+def _kernel(
+    lengths_ref: Any, following_ref: Any, indices_ref: Any, q_ref: Any, *refs: Any, sizes: _Sizes,
+    grid: tuple[int, ...], by_head: bool, pages: list[_Pages], cap: float | None, mask_value: float, inline: bool,
+) -> None:  # fmt: skip
+    rest = iter(refs)
+    sources = [p.take(rest) for p in pages]
+    o_ref = next(rest)
+    buffers = [p.take(rest) for p in pages]
+    sems, slot_ref, m_ref, l_ref, acc_ref = rest
+    core, sequence, head = program_id(0), program_id(1), program_id(2)
+    step = np.int32(0) if inline else program_id(3)
+    _, sequences, core_heads = grid[:3]
+    is_first = (sequence == 0) & (head == 0) & (step == 0)
+    first_sequence = np.int32(0) if by_head else core * sequences
+    end_sequence = first_sequence + sequences
+    sequence = first_sequence + sequence
+    first_head = core * core_heads if by_head else np.int32(0)
+    head = first_head + head
+    length = lengths_ref[sequence]
+    blocks = lax.div(length + (sizes.block - 1), np.int32(sizes.block))
+
+    def copies(at: _Position, slot: Any) -> list[PagesCopy]:
+        start = at.sequence * sizes.pages_per_sequence + at.block * sizes.pages_per_block
+        return [
+            PagesCopy(
+                *source, buffer.at[slot], None if scales is None else scales.at[slot], sems.at[slot],
+                indices_ref, start, sizes.pages_per_block, at.head,
+            )
+            for source, (buffer, scales) in zip(sources, buffers, strict=True)
+        ]  # fmt: skip
+
+    def start(at: _Position, slot: Any) -> None:
+        for copy in copies(at, slot):
+            copy.start()
+
+    def sequence_from(number: Any) -> tuple[Any, Any]:
+        """Return the first sequence with keys from a number on, and whether this core has one."""
+        found = following_ref[lax.min(number, np.int32(sizes.batch - 1))]
+        return found, (number < end_sequence) & (found < end_sequence)
+
+    @when(is_first)
+    def _() -> None:
+        slot_ref[0] = np.int32(0)
+        found, exists = sequence_from(first_sequence)
+        when(exists)(lambda: start(_Position(found, first_head, np.int32(0)), np.int32(0)))
+
+    @when(step == 0)
+    def _() -> None:
+        m_ref[...] = full(m_ref.shape, -np.inf, np.float32)
+        l_ref[...] = zeros(l_ref.shape, np.float32)
+        acc_ref[...] = zeros(acc_ref.shape, np.float32)
+
+    def work(i: Any) -> None:
+        slot = slot_ref[0]
+        other = 1 - slot
+        is_last = i == blocks - 1
+        is_last_head = is_last & (head == first_head + core_heads - 1)
+        found, exists = sequence_from(sequence + 1)
+        following = _Position(
+            where(is_last_head, found, sequence),
+            where(is_last_head, first_head, where(is_last, head + 1, head)),
+            where(is_last, 0, i + 1),
+        )
+        when(~is_last_head | exists)(lambda: start(following, other))
+        k, v = [c.wait_and_get_loaded() for c in copies(_Position(sequence, head, i), slot)]
+        left = length - i * sizes.block
+        q = q_ref[...]
+        s = product(q, k, (1, 1)) if q.dtype == k.dtype else _wide_product(q, k)
+        if cap is not None:
+            s = ufuncs.tanh(s / cap) * cap
+        s = where(lax.broadcasted_iota(np.int32, s.shape, 1) < left, s, mask_value)
+        m_old = m_ref[...]
+        m = ufuncs.maximum(m_old, s.max(1, keepdims=True))
+        p, scale = ufuncs.exp(s - m), ufuncs.exp(m_old - m)
+        m_ref[...] = m
+        l_ref[...] = l_ref[...] * scale + p.sum(1, keepdims=True)
+        # Rows after the end of a sequence may have no values.
+        v = where(lax.broadcasted_iota(np.int32, v.shape, 0) < left, v, zeros_like(v))
+        acc_ref[...] = acc_ref[...] * scale + product(p.astype(v.dtype), v, (1, 0))
+        slot_ref[0] = other
+
+    def finish() -> None:
+        total = l_ref[...]
+        out = acc_ref[...] / where(total == 0, 1.0, total)
+        o_ref[...] = out.astype(o_ref.dtype)
+
+    if inline:
+        fori_loop(np.int32(0), blocks, lambda i, _: work(i), None)
+        finish()
+    else:
+        when(step < blocks)(lambda: work(step))
+        when(step == grid[3] - 1)(finish)
+
+
+def _wide_product(q: Any, k: Any) -> Any:
+    return product(q.astype(np.float32), k.astype(np.float32), (1, 1))
