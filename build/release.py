@@ -22,7 +22,7 @@ ROOT = Path(__file__).absolute().parent.parent
 SMOKE = {"jax": "jax", "jaxlib-ext": "jaxlib_ext", "jax-cuda-plugin": "plugin", "jax-rocm-plugin": "plugin", "jax-tpu-plugin": "plugin"}  # fmt: skip
 NEEDED = ("jaxlib", "ml-dtypes", "numpy", "opt-einsum", "scipy")
 CHECKS = ("versions", "changelog", "tag", "reproducible", "files", "installs")
-# What is built: wheels, Python, machine. From Python 3.12 on an extension is for all later ones. Packages and compiler
+# What is built: wheels, Python, machine. From Python 3.12 on an extension is for all later ones. Packages
 # are fetched for each Python, so builds for one follow each other.
 BUILDS = (
     ("all", "3.11", "x86_64"),

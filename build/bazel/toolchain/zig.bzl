@@ -8,7 +8,7 @@ makes a repository for each of ZIG_HOSTS, by the hashes of `build/requirements/b
 fetched is the one that a build's actions run on. Each has a toolchain for every one of ZIG_TARGETS.
 """
 
-load("//build/bazel:pip.bzl", "FETCH_ATTRS", "fetch_wheel", "read_lock", "target_python_version")
+load("//build/bazel:pip.bzl", "DEFAULT_PYTHON_VERSION", "FETCH_ATTRS", "fetch_wheel", "read_lock")
 
 # The oldest C library that what is built runs with.
 GLIBC = (2, 27)
@@ -87,7 +87,7 @@ _repository = repository_rule(
         "platform": attr.string(),
         "_build_file": attr.label(default = Label("//build/bazel/toolchain:zig.BUILD")),
     },
-    environ = ["JAX_BAZEL_PYTHON"],
+    # without `environ`: what is fetched is the same by any interpreter, and what it has compiled stays
 )
 
 def _zig_impl(ctx):
@@ -100,7 +100,7 @@ def _zig_impl(ctx):
                     hashes = hashes,
                     machine = host.machine,
                     platform = host.tag or "",
-                    python_version = target_python_version(ctx),
+                    python_version = DEFAULT_PYTHON_VERSION,  # its wheel is for all, and so is what it compiles
                     version = version,
                 )
 
