@@ -201,7 +201,8 @@ def _convert(entry: Any, size: int, index: Any) -> Any:
         check_static_size(entry)
         return entry
     try:
-        aval = typeof(entry)
+        # Positions of which some are ignored are like their values.
+        aval = typeof(entry.values if hasattr(entry, "ignored_value") else entry)
     except TypeError:
         raise TypeError(
             f"cannot index a reference with {entry!r} of type {type(entry)}: use integers, slices, "

@@ -17,6 +17,7 @@ from jax._src.core import Primitive, ReadEffect, WriteEffect, typeof
 from jax._src.lax import lax, slicing
 from jax._src.lax.parallel import all_gather, axis_index
 from jax._src.pallas.mosaic.semaphore_types import SemaphoreType
+from jax._src.pallas.mosaic.sparse_core.indices import with_arrays
 from jax._src.pallas.mosaic.traced_sizes import read, shape_and_dtype, view_shape, written
 from jax._src.pallas.primitives import run_scoped
 from jax._src.pallas.semaphores import (
@@ -26,7 +27,7 @@ from jax._src.pallas.semaphores import (
     logical_device_id,
     mesh_axis_sizes,
 )
-from jax._src.state.primitives import update_view
+from jax._src.state.primitives import apply_transforms, update_view
 from jax._src.state.rules import ref_view_doc
 from jax._src.state.types import ref_and_transforms
 from jax._src.tree_util import PyTreeDef, tree_flatten, tree_leaves, tree_unflatten
@@ -239,8 +240,13 @@ def _positions(tree: PyTreeDef) -> list[int | None]:
 
 @dma_start_p.def_effectful_abstract_eval
 def _start_types(*avals: Any, tree: PyTreeDef, **_: Any) -> Any:
-    src, *written = _positions(tree)
-    return [], {ReadEffect(src), *[WriteEffect(i) for i in written if i is not None]}
+    _, *written = _positions(tree)
+    # The source, and references to positions, are read.
+    references = {i for i, a in enumerate(avals) if isinstance(a, core.AbstractRef)}
+    return [], {
+        *[WriteEffect(i) for i in written if i is not None],
+        *[ReadEffect(i) for i in references - {*written}],
+    }
 
 
 @dma_wait_p.def_effectful_abstract_eval
@@ -272,7 +278,14 @@ def _start_discharge(
     src, dst, recv, send, device_id = tree_unflatten(tree, args)
     places = _positions(tree)
     new: list[Any] = [None] * len(args)
+    transforms, copied = with_arrays(src[1])
+    src, dst = (src[0], transforms), (dst[0], with_arrays(dst[1])[0])
     value = read(src, dst)
+    if copied is not None:
+        old = lax.full_like(value, 0) if add else apply_transforms(*dst)
+        value = lax.select(
+            lax.broadcast_in_dim(copied, value.shape, range(copied.ndim)), value, old
+        )
     count = _amount(view_shape(src))
     if send is None:
         new[places[1]] = written(dst, value, add, src)

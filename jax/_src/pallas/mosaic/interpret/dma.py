@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Sequence
 from typing import Any
@@ -15,6 +16,7 @@ from jax._src.pallas.mosaic.interpret.clocks import Actor
 from jax._src.pallas.mosaic.interpret.machine import RULES as rule, Core, Machine
 from jax._src.pallas.mosaic.interpret.memory import Buffer
 from jax._src.pallas.mosaic.interpret.semaphores import Semaphore, semaphore_in, signal, wait
+from jax._src.pallas.mosaic.sparse_core.indices import with_arrays
 from jax._src.pallas.threaded.threads import Run
 from jax._src.pallas.threaded.views import int_of
 from jax._src.state.types import transform_type
@@ -34,18 +36,20 @@ class Copy(Actor):
       sent: counts what was read; None for copies on a device.
       arrived: counts what was written.
       add: whether to add to what the target holds.
+      copied: booleans that broadcast to the source: what is copied of it; None for all.
       source_info: where in the kernel it was started.
     """
 
     def __init__(
         self, machine: Machine, by: Core, source: View, target: View, sent: Semaphore | None,
-        arrived: Semaphore, add: bool, source_info: Any,
+        arrived: Semaphore, add: bool, copied: Any, source_info: Any,
     ):  # fmt: skip
         super().__init__(f"a copy that {by.name} started")
         self.machine = machine
         self.source, self.target = source, target
         self.sent, self.arrived = sent, arrived
         self.add = add
+        self.copied = copied
         self.source_info = source_info
         self.data: np.ndarray | None = None
         if machine.races is not None:
@@ -67,6 +71,9 @@ class Copy(Actor):
         with _at(self):
             if self.add:
                 memory.note(self, self.target[0], self.target[0].array, False, self.source_info)
+            if self.copied is not None:
+                old = 0 if self.add else memory.read(self, *self.target, self.source_info)
+                data = np.where(self.copied, data, old).astype(data.dtype)
             memory.write(self, *self.target, data, self.source_info, self.add)
         signal(self.machine, self, self.arrived, bytes_of(data.shape, data.dtype))
         if self.machine.races is not None:
@@ -93,17 +100,27 @@ def bytes_of(shape: Sequence[int], dtype: Any) -> int:
     return -(-math.prod(shape) * int(dtypes.itemsize_bits(dtype)) // 8)
 
 
+def _positions(machine: Machine, core: Core, eqn: JaxprEqn, x: Any) -> Any:
+    """Return the array of positions that an entry of an index stands for; other entries as they are."""
+    return machine.memory.read(core, x, (), eqn.source_info) if isinstance(x, Buffer) else x
+
+
 @rule(dma_start_p)
 def _start(machine: Machine, core: Core, eqn: JaxprEqn, values: list[Any]) -> Run:
     params = eqn.params
     source, target, sem, send, device_id = tree_unflatten(params["tree"], values)
+    read = functools.partial(_positions, machine, core, eqn)
+    transforms, copied = with_arrays(source[1], read)
+    source, target = (source[0], transforms), (target[0], with_arrays(target[1], read)[0])
     if device_id is not None:
         other = machine.core_at(core, device_id, params["device_id_type"])
         target = (yield from machine.same_buffer(target[0], other)), target[1]
         sem = (yield from machine.same_buffer(sem[0], other)), sem[1]
     sent = None if send is None else semaphore_in(*send)
     arrived = semaphore_in(*sem)
-    copy = Copy(machine, core, source, target, sent, arrived, params["add"], eqn.source_info)
+    copy = Copy(
+        machine, core, source, target, sent, arrived, params["add"], copied, eqn.source_info
+    )
     if machine.params.dma_execution_mode == "eager":
         copy.finish()
     else:
@@ -117,7 +134,8 @@ def _start(machine: Machine, core: Core, eqn: JaxprEqn, values: list[Any]) -> Ru
 def _wait(machine: Machine, core: Core, eqn: JaxprEqn, values: list[Any]) -> Run:
     _, dst, sem, _, _ = tree_unflatten(eqn.params["tree"], values)
     _, (ref, *_), *_ = tree_unflatten(eqn.params["tree"], eqn.invars)
-    aval = transform_type(dst[1], ref.aval.inner_aval)
+    transforms, _ = with_arrays(dst[1], lambda x: x.array if isinstance(x, Buffer) else x)
+    aval = transform_type(transforms, ref.aval.inner_aval)
     shape = [d if isinstance(d, int) else int_of(d) for d in aval.shape]
     yield from wait(machine, core, semaphore_in(*sem), bytes_of(shape, aval.dtype))
     return []

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from jax._src.pallas.mosaic.core import MemorySpace
 from jax._src.pallas.mosaic.interpret.clocks import Actor, Races
 from jax._src.pallas.mosaic.interpret.devices import position_of
 from jax._src.pallas.mosaic.interpret.memory import Buffer, Memory, is_far
@@ -63,6 +64,7 @@ class Core(Actor):
       count: how often it has come to each place of the kernel that makes buffers.
       random: its generator of random bits.
       matrix_units: its units for products, by number.
+      arrivals: counts the subcores of its core that have come to a barrier.
     """
 
     def __init__(self, device: Device, number: int, axes: Mapping[Any, int]):
@@ -75,6 +77,7 @@ class Core(Actor):
         self.count = Visits()
         self.random = np.random.default_rng(0)
         self.matrix_units: dict[int, MatrixUnit] = {}
+        self.arrivals = Semaphore(f"the barrier of subcores on {self.name}")
 
 
 class Machine(Scheduler):
@@ -87,15 +90,18 @@ class Machine(Scheduler):
       core_axes: those of the mesh of cores of each device.
       chip: the TPU whose tiles bound buffers, or None.
       barrier: the number of the barrier semaphore that the kernel uses, or None.
+      subcore_axis: the axis along which cores are subcores, which share memory; None if there is none.
     """
 
     def __init__(
         self, params: InterpretParams, where: str, device_axes: Mapping[Any, int],
         core_axes: Mapping[Any, int], chip: TpuInfo | None, barrier: int | None,
+        subcore_axis: Any = None,
     ):  # fmt: skip
         super().__init__(where)
         self.params = params
         self.rules = RULES
+        self.subcore_axis = subcore_axis
         self.skips_floats = params.skip_floating_point_ops
         self.device_axes = dict(device_axes)
         self.axis_sizes = {**device_axes, **core_axes}
@@ -126,6 +132,8 @@ class Machine(Scheduler):
           shared: whether all cores of the device have the same.
         """
         is_shared = shared or is_far(aval.memory_space)
+        if aval.memory_space is MemorySpace.VMEM_SHARED and not shared:
+            is_shared, key = True, (key, self._core_of(core))
         place = core.device.buffers if is_shared else core.buffers
         if key not in place:
             full_name = f"{name} of {core.device.name if is_shared else core.name}"
@@ -137,6 +145,15 @@ class Machine(Scheduler):
                 array = self.memory.empty(aval.shape, aval.dtype)
             place[key] = Buffer(array, full_name, key)
         return place[key]
+
+    def _core_of(self, core: Core) -> tuple[Any, ...]:
+        """Return the position of the core that a subcore is part of."""
+        return tuple([i for n, i in core.coordinates.items() if n != self.subcore_axis])
+
+    def subcores_of(self, core: Core) -> list[Core]:
+        """Return the subcores of the core that a subcore is part of, in order."""
+        place = self._core_of(core)
+        return [c for c in self.cores if c.device is core.device and self._core_of(c) == place]
 
     def free(self, core: Core, buffer: Buffer) -> None:
         """Forget a buffer, and print which of its semaphores are left with a count."""

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from jax._src import dtypes
+from jax._src.numpy.util import to_array
 from jax._src.pallas.memory import MemorySpace as AnyMemorySpace
 from jax._src.pallas.mosaic.core import MemorySpace
 from jax._src.pallas.mosaic.interpret.clocks import Access, Actor, Races
@@ -95,7 +96,7 @@ class Memory:
             self.note(actor, buffer, array, False, source_info)
             return read_with_padding(array, transforms, self._uninitialized(array.dtype))
         self.note(actor, buffer, array if view is None else view, False, source_info)
-        return np.array(apply_transforms(array, transforms) if view is None else view)
+        return np.array(apply_transforms(to_array(array), transforms) if view is None else view)
 
     def write(
         self, actor: Actor, buffer: Buffer, transforms: Sequence[Any], value: Any, source_info: Any,
@@ -118,9 +119,7 @@ class Memory:
             return
         self.note(actor, buffer, array if view is None else view, True, source_info)
         if view is None:
-            if add:
-                value = np.asarray(apply_transforms(array, transforms)) + value
-            array[...] = np.asarray(update_view(np.array(array), transforms, value))
+            array[...] = np.asarray(update_view(to_array(np.array(array)), transforms, value, add))
         else:
             view[...] = view + value if add else value
 

@@ -19,7 +19,7 @@ from jax._src.mesh import get_abstract_mesh
 from jax._src.pallas.blocks import Squeezed
 from jax._src.pallas.grids import GridMapping, dynamic_grid_dim
 from jax._src.pallas.mosaic.copies import get_barrier_semaphore_p
-from jax._src.pallas.mosaic.interpret import dma, matrix_units, random, rules
+from jax._src.pallas.mosaic.interpret import dma, matrix_units, random, rules, sparse_core
 from jax._src.pallas.mosaic.interpret.devices import Gathering
 from jax._src.pallas.mosaic.interpret.machine import RULES, Core, Machine
 from jax._src.pallas.mosaic.interpret.memory import Buffer, is_far
@@ -40,7 +40,7 @@ from jax._src.pallas.threaded.views import int_of
 from jax._src.pallas.values import words_of
 from jax._src.state.primitives import addupdate_p, get_p, swap_p
 
-del dma, matrix_units, random, rules  # imported for the rules that they register
+del dma, matrix_units, random, rules, sparse_core  # imported for the rules that they register
 
 # The axis of the cores among which the points of a grid are divided.
 _CORE = ("core of a grid",)
@@ -205,7 +205,8 @@ class _Call:
         if self.mesh is not None:
             cores = dict(self.mesh.shape)
         barrier = getattr(self.compiler_params, "collective_id", None)
-        return Machine(self.params, self.where, self.devices, cores, self.chip, barrier)
+        subcores = getattr(self.mesh, "subcore_axis_name", None)
+        return Machine(self.params, self.where, self.devices, cores, self.chip, barrier, subcores)
 
     def _result(self, aval: Any) -> np.ndarray:
         # What no run writes.

@@ -120,6 +120,13 @@ def window(m: BlockMapping, name: str, where: str) -> Any:
     return ir.DictAttr.get(attributes)
 
 
+def whole_window(num_grid_dims: int, rank: int) -> Any:
+    """Return the attribute of a whole array in the kernel of a SparseCore."""
+    zeros = [ir.AffineConstantExpr.get(0)] * rank
+    maps = ir.AffineMapAttr.get(ir.AffineMap.get(num_grid_dims, 0, zeros))
+    return ir.DictAttr.get({"transform_indices": maps})
+
+
 def _words(m: BlockMapping) -> tuple[int, ...]:
     """Return the shape of an element in memory: that of the words of a key."""
     dtype = m.array_aval.dtype

@@ -38,12 +38,15 @@ from jax._src.pallas.mosaic.lowering import (
     random as _random,
     reductions as _reductions,
     shapes as _shapes,
+    sparse_core as _sparse_core,
 )
 from jax._src.pallas.mosaic.lowering.kernel import MemRef, TpuKernel, space_name
+from jax._src.pallas.mosaic.meshes import CoreType
 from jax._src.sharding_impls.concrete import ShardingContext, SPMDAxisContext
 
 _RULES = (
-    _arithmetic, _contraction, _control_flow, _copies, _memory, _operations, _random, _reductions, _shapes
+    _arithmetic, _contraction, _control_flow, _copies, _memory, _operations, _random, _reductions, _shapes,
+    _sparse_core,
 )  # fmt: skip
 
 # The dialects of a kernel's module, which have to be loaded before operations of them are made.
@@ -62,7 +65,7 @@ def lower_call(
     kernel_name = _symbol(name or jaxpr.debug_info.func_src_info.split(" ")[0])
     context = ctx.module_context.context
     _load_dialects(context)
-    module, kernel = make_module(ctx, jaxpr, grid_mapping, params, kernel_name, where)
+    module, kernel = make_module(ctx, jaxpr, grid_mapping, params, kernel_name, where, mesh)
     if debug:
         print(
             f"The Mosaic module for {where}:\n{module.operation.get_asm(enable_debug_info=False)}"
@@ -70,7 +73,7 @@ def lower_call(
     communication = tpu.private_has_communication(module.operation)
     body = _serialized(module, context, where)
     sizes = grid_mapping.num_dynamic_grid_bounds
-    config = _backend_config(params, cost_estimate, body, communication, where)
+    config = _backend_config(params, cost_estimate, body, communication, where, kernel.core_type)
     config["custom_call_config"] |= _colors(ctx.avals_in, out_avals)
     side_effects = params.has_side_effects
     attributes: dict[str, str] = {"kernel_metadata": _metadata(metadata, kernel)}
@@ -123,8 +126,9 @@ def _load_dialects(context: Any) -> None:
 
 
 def make_module(
-    ctx: Any, jaxpr: Jaxpr, mapping: GridMapping, params: CompilerParams, name: str, where: str
-) -> tuple[Any, TpuKernel]:
+    ctx: Any, jaxpr: Jaxpr, mapping: GridMapping, params: CompilerParams, name: str, where: str,
+    mesh: Any = None,
+) -> tuple[Any, TpuKernel]:  # fmt: skip
     """Make the module of a kernel: its function, and those of its index maps."""
     for m in mapping.block_mappings:
         blocks.check_block(m, bool(mapping.grid), where)
@@ -132,7 +136,7 @@ def make_module(
     with location:
         module = ir.Module.create()
         with ir.InsertionPoint(module.body):
-            kernel = _emit_function(ctx, jaxpr, mapping, params, name, where)
+            kernel = _emit_function(ctx, jaxpr, mapping, params, name, where, mesh)
             for i, m in enumerate(mapping.block_mappings if mapping.grid else ()):
                 if blocks.space_of(m) not in blocks.WHOLE:
                     blocks.index_map(ctx.module_context, mapping, m, f"transform_{i}")
@@ -140,8 +144,9 @@ def make_module(
 
 
 def _emit_function(
-    ctx: Any, jaxpr: Jaxpr, mapping: GridMapping, params: CompilerParams, name: str, where: str
-) -> TpuKernel:
+    ctx: Any, jaxpr: Jaxpr, mapping: GridMapping, params: CompilerParams, name: str, where: str,
+    mesh: Any,
+) -> TpuKernel:  # fmt: skip
     i32 = ir.IntegerType.get_signless(32)
     types = TpuKernel(where, ctx.module_context, None)
     n, k = len(mapping.grid), mapping.num_index_operands
@@ -170,30 +175,42 @@ def _emit_function(
         [ids[i] for i in axes],
         axes,
         [mapping.grid[i] for i in axes],
+        getattr(mesh, "core_type", CoreType.TC),
+        {} if mesh is None else dict(zip(mesh.shape, ids[n - len(mesh.shape) :])),
     )
     with ir.InsertionPoint(block):
         lower_jaxpr(kernel, jaxpr, refs)
         func.return_([])
     i64 = ir.IntegerType.get_signless(64)
     attributes = op.attributes
-    attributes["dimension_semantics"] = ir.ArrayAttr.get(_semantics(mapping, params, where))
+    attributes["dimension_semantics"] = ir.ArrayAttr.get(_semantics(mapping, params, where, mesh))
     attributes["scalar_prefetch"] = ir.IntegerAttr.get(i64, k)
     attributes["scratch_operands"] = ir.IntegerAttr.get(i64, len(scratch))
-    attributes["tpu.core_type"] = ir.Attribute.parse("#tpu.core_type<tc>")
+    attributes["tpu.core_type"] = ir.Attribute.parse(f"#tpu.core_type<{kernel.core_type}>")
     if mapping.grid:
         dynamic = ir.ShapedType.get_dynamic_size()
         bounds = [d if isinstance(d, int) else dynamic for d in mapping.grid]
         attributes["iteration_bounds"] = ir.DenseI64ArrayAttr.get(bounds)
-        windows = [
-            blocks.window(m, f"transform_{i}", where) for i, m in enumerate(mapping.block_mappings)
-        ]
+        if kernel.core_type is CoreType.TC:
+            windows = [
+                blocks.window(m, f"transform_{i}", where)
+                for i, m in enumerate(mapping.block_mappings)
+            ]
+        else:
+            windows = [blocks.whole_window(n, len(m.sizes)) for m in mapping.block_mappings]
         attributes["window_params"] = ir.ArrayAttr.get(windows)
     return kernel
 
 
-def _semantics(mapping: GridMapping, params: CompilerParams, where: str) -> list[Any]:
+def _semantics(mapping: GridMapping, params: CompilerParams, where: str, mesh: Any) -> list[Any]:
     """Return the attributes that say how the points along each dimension of the grid are run."""
     given = params.dimension_semantics
+    if getattr(mesh, "core_type", CoreType.TC) is not CoreType.TC:
+        if given is not None:
+            raise ValueError(
+                f"Kernels on SparseCores do not support dimension_semantics in compiler_params, in {where}."
+            )
+        given = mesh.dimension_semantics
     if given is None:
         given = [GridDimensionSemantics.ARBITRARY] * len(mapping.kernel_axes)
     if len(given) != len(mapping.kernel_axes):
@@ -236,9 +253,10 @@ def _backend_config(
     body: bytes,
     communication: tuple[bool, bool],
     where: str,
+    core_type: CoreType,
 ) -> dict[str, Any]:
     """Return what XLA is told of a kernel."""
-    if params.use_tc_tiling_on_sc is not None:
+    if params.use_tc_tiling_on_sc is not None and core_type is CoreType.TC:
         raise ValueError(
             f"use_tc_tiling_on_sc is not supported for kernels of TensorCores, in {where}."
         )
@@ -260,7 +278,8 @@ def _backend_config(
     if cost is not None:
         call["cost_estimate"] = json.loads(cost.to_json())
     call["serialization_format"] = params.serialization_format
-    call["needs_layout_passes"] = True  # TensorCores' kernels always do
+    if core_type is CoreType.TC or params.needs_layout_passes:
+        call["needs_layout_passes"] = True
     if params.internal_scratch_in_bytes is not None:
         call["internal_scratch_in_bytes"] = params.internal_scratch_in_bytes
     if params.allow_input_fusion is not None:
@@ -271,6 +290,11 @@ def _backend_config(
     if not params.shape_invariant_numerics:
         call["shape_invariant_numerics"] = False
     config: dict[str, Any] = {"custom_call_config": call}
+    if core_type is not CoreType.TC:
+        own = params.use_tc_tiling_on_sc is False
+        tiling = "TILING_SPARSE_CORE" if own else "TILING_COMPACT"
+        config["sparse_core_config"] = {"tiling": tiling}
+        config["device_type"] = "DEVICE_TYPE_SPARSECORE"
     if params.vmem_limit_bytes is not None:
         limit = {"memory_space": 1, "offset": 0, "size": params.vmem_limit_bytes}
         config["scoped_memory_configs"] = [limit]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
+from jax._src.indexing import Slice
 from jax._src.lax.parallel.index import axis_index_p
 from jax._src.lib.mlir.dialects import arith
 from jax._src.lib.mosaic import tpu
@@ -12,12 +13,15 @@ from jax._src.pallas.kernel_rules import RuleContext
 from jax._src.pallas.mosaic.copies import dma_start_p, dma_wait_p, get_barrier_semaphore_p
 from jax._src.pallas.mosaic.lowering.kernel import MemRef, TpuKernel, rule, static_operands
 from jax._src.pallas.mosaic.lowering.memory import as_i32, squeezed, view
+from jax._src.pallas.mosaic.meshes import CoreType
+from jax._src.pallas.mosaic.sparse_core.indices import positions_and_ignored
 from jax._src.pallas.semaphores import (
     DeviceIdType,
     semaphore_read_p,
     semaphore_signal_p,
     semaphore_wait_p,
 )
+from jax._src.state.indexing import NDIndexer
 from jax._src.tree_util import tree_unflatten
 
 
@@ -87,6 +91,8 @@ def position_on(kernel: TpuKernel, name: Any) -> Any:
 
 @rule(axis_index_p)
 def _axis_index(ctx: RuleContext, *, axis_name: Any, **_: Any) -> Any:
+    if axis_name in ctx.kernel.core_ids:
+        return ctx.kernel.core_ids[axis_name]
     if ctx.kernel.mesh is None:
         raise ValueError(
             f"axis_index({axis_name!r}) in a kernel that is not applied by jax.shard_map, {ctx.kernel.name}."
@@ -98,16 +104,65 @@ def _axis_index(ctx: RuleContext, *, axis_name: Any, **_: Any) -> Any:
 # Copies
 
 
+def _indirect(kernel: TpuKernel, src: Any, dst: Any) -> Any:
+    """Return source and target of a copy from or to positions, the positions, and those that are ignored.
+
+    None for other copies.
+
+    Raises:
+      NotImplementedError, ValueError: if SparseCores cannot copy so.
+    """
+    found = [
+        (i, transforms[-1])
+        for i, (_, transforms) in enumerate((src, dst))
+        if transforms and isinstance(transforms[-1], NDIndexer) and transforms[-1].int_indexer_shape
+    ]
+    if not found:
+        return None
+    if kernel.core_type is not CoreType.SC_VECTOR_SUBCORE:
+        raise NotImplementedError(
+            "Copies from and to positions are for vector subcores of SparseCores: copy slices in a loop."
+        )
+    if len(found) > 1:
+        raise ValueError("A copy at positions has them on one side only.")
+    ((side, indexer),) = found
+    entries = list(indexer.indices)
+    at = [i for i, e in enumerate(entries) if type(e) is not Slice]
+    if at != [0]:
+        raise NotImplementedError(
+            f"Copies at positions have them in the first dimension, and slices in the others: {indexer}."
+        )
+    values, ignored = positions_and_ignored(entries[0])
+    sliced = NDIndexer([Slice(0, indexer.shape[0]), *entries[1:]], indexer.shape)
+    views = []
+    for i, (ref, transforms) in enumerate((src, dst)):
+        if i == side:
+            before = view(kernel, ref, transforms[:-1])
+            transforms = () if sliced.is_trivial else (sliced,)
+            ref = before
+        views.append(_view(kernel, (ref, transforms)))
+    offsets = _view(kernel, (values, ())) if isinstance(values, MemRef) else values
+    return (*views, offsets, ignored)
+
+
 @rule(dma_start_p)
 def _dma_start(
     ctx: RuleContext, *args: Any, tree: Any, device_id_type: Any, priority: int, add: bool
 ) -> list[Any]:
     kernel = ctx.kernel
+    src, dst, recv, send, device_id = _operands(ctx, tree, args)
+    indirect = _indirect(kernel, src, dst)
+    if indirect is not None:
+        source, target, offsets, ignored = indirect
+        ignored = None if ignored is None else kernel.i32(ignored)
+        tpu.enqueue_indirect_dma(
+            source, target, offsets, _view(kernel, recv), offset_filter=ignored, add=add
+        )
+        return []
     if add:
         raise NotImplementedError(
-            "Copies that add are for SparseCores: copy to scratch memory, and add there."
+            "Copies that add are for SparseCores, at positions: copy to scratch memory, and add there."
         )
-    src, dst, recv, send, device_id = _operands(ctx, tree, args)
     device = None if send is None else device_number(ctx, device_id, device_id_type)
     recv = _view(kernel, recv)
     source_semaphore = None if send is None else _view(kernel, send)
@@ -125,6 +180,10 @@ def _dma_wait(
 ) -> list[Any]:
     kernel = ctx.kernel
     src, dst, sem, _, device_id = _operands(ctx, tree, args)
+    indirect = _indirect(kernel, src, dst)
+    if indirect is not None:
+        tpu.wait_indirect_dma(_view(kernel, sem), *indirect[:2])
+        return []
     # What is sent is waited for here, but as for a copy between devices.
     core = kernel.i32(0) if sent else None
     device = core

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -17,6 +17,7 @@ from jax._src.lib.mosaic import tpu as tpu
 from jax._src.pallas.kernel_rules import KernelContext, RuleContext, RuleTable
 from jax._src.pallas.memory import MemorySpace as AnySpace
 from jax._src.pallas.mosaic.core import MemorySpace
+from jax._src.pallas.mosaic.meshes import CoreType
 from jax._src.pallas.mosaic.semaphore_types import DMA_SEMAPHORE
 from jax._src.pallas.semaphores import BARRIER_SEMAPHORE, SEMAPHORE
 from jax._src.pallas.values import is_key
@@ -84,15 +85,21 @@ class TpuKernel(KernelContext):
       grid_ids: the position in the grid, along the dimensions that the kernel sees.
       grid_axes: the numbers of these dimensions in Mosaic's grid.
       grid: their sizes; what is no integer is known when the kernel runs.
+      core_type: the kind of core that runs it.
+      core_ids: the position in the mesh of cores, by the names of its axes.
     """
 
     def __init__(
         self, name: str, module_context: Any, block: Any, grid_ids: Sequence[Any] = (),
-        grid_axes: Sequence[int] = (), grid: Sequence[Any] = (),
+        grid_axes: Sequence[int] = (), grid: Sequence[Any] = (), core_type: CoreType = CoreType.TC,
+        core_ids: Mapping[Any, Any] | None = None,
     ):  # fmt: skip
         self.rules = TABLE
         self.name = name
-        self.semantics = None
+        self.core_type = core_type
+        # Rules of SparseCores come before those of TensorCores.
+        self.semantics = None if core_type is CoreType.TC else "SparseCore"
+        self.core_ids = core_ids or {}
         self.traceback_caches = module_context.traceback_caches
         axes = module_context.axis_context
         self.mesh = axes.mesh if isinstance(axes, SPMDAxisContext) else None

@@ -24,6 +24,7 @@ from jax._src.pallas.mosaic.lowering.kernel import (
     rule,
     static_operands,
 )
+from jax._src.pallas.mosaic.meshes import CoreType
 from jax._src.pallas.mosaic.packing import masked_load_p, masked_store_p
 from jax._src.pallas.values import is_key
 from jax._src.state.indexing import NDIndexer
@@ -130,7 +131,7 @@ def as_index(kernel: TpuKernel, x: Any) -> Any:
 # Reading and writing
 
 
-class _Access:
+class Access:
     """A part of a reference that is read or written.
 
     Attributes:
@@ -170,11 +171,16 @@ class _Access:
             x = memref.load(ref.value, self.starts)
             return self._from_memory(x, out)
         ty = kernel.vector_type(self.sizes, stored)
-        if mask is not None:
+        if mask is not None and kernel.core_type is CoreType.TC:
             raise NotImplementedError(
                 f"{self.name}: kernels for TPUs read references whole, without a mask: select afterwards, by jnp.where."
             )
-        if any([s != 1 for s in self.strides]):
+        if kernel.core_type is not CoreType.TC:
+            if mask is not None:
+                mask = reshaped(kernel, mask, out.shape, self.sizes, np.dtype(np.bool_))
+            strides = self._unit_strides()
+            x = tpu.vector_load(ty, ref.value, self.starts, strides=strides, mask=mask)
+        elif any([s != 1 for s in self.strides]):
             x = tpu.strided_load(ty, ref.value, self.starts, self.strides)
         else:
             x = vector.load(ty, ref.value, self.starts)
@@ -189,8 +195,15 @@ class _Access:
         ]
         return tuple([memref.load(self.ref.value, [*self.starts, *index]) for index in at])
 
-    def store(self, x: Any, aval: Any, mask: Any = None) -> None:
-        """Write an array of type `aval`."""
+    def _unit_strides(self) -> list[int]:
+        if any([s != 1 for s in self.strides]):
+            raise NotImplementedError(
+                f"{self.name}: SparseCores have no strides, here {tuple(self.strides)}: use plsc.load_gather or plsc.store_scatter."
+            )
+        return []
+
+    def store(self, x: Any, aval: Any, mask: Any = None, add: bool = False) -> None:
+        """Write an array of type `aval`, or add to what is there, which SparseCores can."""
         kernel, ref = self.kernel, self.ref
         if is_key(ref.dtype):
             raise NotImplementedError(f"{self.name}: kernels for TPUs do not write keys.")
@@ -207,6 +220,8 @@ class _Access:
                 "number in SMEM."
             )
         x = reshaped(kernel, x, aval.shape, self.sizes, stored)
+        if kernel.core_type is not CoreType.TC:
+            self._unit_strides()
         if any([s != 1 for s in self.strides]):
             if mask is not None:
                 raise NotImplementedError(f"{self.name}: a mask and strides at once.")
@@ -214,7 +229,7 @@ class _Access:
             return
         if mask is not None:
             mask = reshaped(kernel, mask, aval.shape, self.sizes, np.dtype(np.bool_))
-        tpu.vector_store(x, ref.value, self.starts, mask=mask)
+        tpu.vector_store(x, ref.value, self.starts, mask=mask, add=add)
 
     def _check(self, aval: Any) -> None:
         if self.scalar and aval.shape:
@@ -234,9 +249,9 @@ class _Access:
         return arith.cmpi(arith.CmpIPredicate.ne, x, zero)
 
 
-def access(ctx: RuleContext, ref: MemRef, tree: Any, args: Sequence[Any], start: int) -> _Access:
+def access(ctx: RuleContext, ref: MemRef, tree: Any, args: Sequence[Any], start: int) -> Access:
     """Return what an equation reads or writes; its operands from `start` on are leaves of views."""
-    return _Access(ctx, ref, tree_unflatten(tree, static_operands(ctx, args, start)))
+    return Access(ctx, ref, tree_unflatten(tree, static_operands(ctx, args, start)))
 
 
 @rule(get_p)
