@@ -1,6 +1,7 @@
 """`jax_cpu_compile_profile`: which options programs for CPUs are compiled with."""
 
 import contextlib
+import re
 
 import numpy as np
 import pytest
@@ -25,8 +26,8 @@ def profile():
     jax.config.update("jax_cpu_compile_profile", "default")
 
 
-def module(f, *args):
-    return jax.jit(f).lower(*args).compiler_ir()
+def operations(f, *args):
+    return cpu_profile.operations(jax.jit(f).lower(*args).compiler_ir())
 
 
 def convolve(x, w):
@@ -38,7 +39,7 @@ ARGS = np.linspace(-1, 1, 256, dtype=np.float32).reshape(1, 1, 16, 16), np.ones(
 
 @has_library
 def test_options_of_convolutions(profile, monkeypatch):
-    conv, other = module(convolve, *ARGS), module(jnp.sin, 1.0)
+    conv, other = operations(convolve, *ARGS), operations(jnp.sin, 1.0)
     (chosen,) = cpu_profile.options(conv, {}).items()
     assert chosen[0] == FUSIONS
     assert chosen[1] and CONVOLUTIONS not in chosen[1]
@@ -96,6 +97,87 @@ def enable_cache(folder):
     finally:
         for name, value in before.items():
             jax.config.update(name, value)
+
+
+SMALL_LOOP = "xla_cpu_small_while_loop_byte_threshold"
+
+
+def rotate(x, angles):
+    """A loop whose steps read and write 4 kB."""
+
+    def step(x, angle):
+        x = jnp.cos(angle) * x + jnp.sin(angle) * x[::-1]
+        return x, x * 0.5
+
+    return lax.scan(step, x, angles)
+
+
+def while_positive(x):
+    return lax.while_loop(lambda x: x.max() > 0, lambda x: x - 1, x)
+
+
+ROTATED = np.linspace(-1, 1, 256, dtype=np.float32), np.linspace(0, 1, 8, dtype=np.float32)
+
+
+def threshold(options):
+    return re.findall(rf'{SMALL_LOOP}"\s*value: "(\d+)"', str(debug_options(options)))
+
+
+def debug_options(options):
+    return options.executable_build_options.debug_options
+
+
+def test_options_of_loops(profile, monkeypatch):
+    loop, other = operations(rotate, *ROTATED), operations(jnp.sin, 1.0)
+    given = compiler.get_compile_options(
+        2, 3, np.arange(6).reshape(2, 3), {"xla_cpu_enable_fast_math": True}, b"profile"
+    )
+    given.parameter_is_tupled_arguments = True
+    before = given.SerializeAsString()
+    for name in ("default", "fast"):
+        profile(name)
+        chosen = cpu_profile.with_small_loops(loop, given)
+        assert threshold(chosen) == ["32768"]
+        assert chosen.num_replicas == 2 and chosen.num_partitions == 3
+        assert chosen.env_option_overrides == given.env_option_overrides
+        assert chosen.executable_build_options.fdo_profile == b"profile"
+        assert chosen.parameter_is_tupled_arguments
+        assert str(chosen.device_assignment) == str(given.device_assignment)
+        assert given.SerializeAsString() == before
+        assert cpu_profile.with_small_loops(other, given) is given
+    profile("original")
+    assert cpu_profile.with_small_loops(loop, given) is given
+    assert not operations(rotate, *ROTATED)
+    profile("default")
+    monkeypatch.setenv("XLA_FLAGS", f"--xla_backend_extra_options={SMALL_LOOP}=0")
+    assert cpu_profile.with_small_loops(loop, given) is given
+
+
+@pytest.mark.parametrize("x64", [False, True])
+def test_loops_compiled_to_one_function_give_the_same(profile, x64):
+    def loss(*args):
+        return sum(jnp.sum(leaf**2) for leaf in jax.tree.leaves(rotate(*args)))
+
+    def all_of_it(x, angles):
+        return (
+            rotate(x, angles),
+            jax.grad(loss, (0, 1))(x, angles),
+            jax.vmap(rotate, (None, 0))(x[:64], jnp.stack([angles, -angles])),
+            while_positive(x),
+        )
+
+    with jax.enable_x64(x64):
+        args = [jnp.asarray(x, float) for x in ROTATED]
+        results, small = [], []
+        for name in ("original", "default"):
+            profile(name)
+            compiled = jax.jit(all_of_it).lower(*args).compile()
+            small.append(compiled.as_text().count("xla_cpu_small_call"))
+            results.append(compiled(*args))
+    assert small[0] < small[1]
+    tolerance = 1e-14 if x64 else 1e-5
+    for a, b in zip(*map(jax.tree.leaves, results), strict=True):
+        np.testing.assert_allclose(a, b, rtol=tolerance, atol=tolerance)
 
 
 def test_wrong_profile():

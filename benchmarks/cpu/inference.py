@@ -146,6 +146,14 @@ class RungeKutta:
         return lambda: lorenz_steps(start, 1000)
 
 
+@program("ODE, 1,000 steps of RK4, gradient")
+class RungeKuttaGradient:
+    inputs = RungeKutta.inputs
+
+    def jax(start):
+        return jax.grad(lambda start: jnp.mean(RungeKutta.jax(start)[1]))(start)
+
+
 @program("scalars, 1,000 steps of 20 operations")
 class Scalars:
     def inputs(rng):
@@ -172,6 +180,14 @@ def scalar_steps(x, y, steps):
             x = x * np.float32(0.99) + y * np.float32(0.01)
             y = y * np.float32(0.98)
     return x, y
+
+
+@program("scalars, 1,000 steps of 20 operations, gradient")
+class ScalarsGradient:
+    inputs = Scalars.inputs
+
+    def jax(x, y):
+        return jax.grad(lambda x, y: sum(Scalars.jax(x, y)), (0, 1))(x, y)
 
 
 @program("Kalman filter, 1,000 steps of 3x3")
@@ -211,6 +227,27 @@ def kalman_steps(move, noise, observed):
         p = p - gain @ (look @ p)
         found[i] = m
     return found
+
+
+@program("Kalman filter, 1,000 steps of 3x3, gradient")
+class KalmanGradient:
+    inputs = Kalman.inputs
+
+    def jax(move, noise, observed):
+        loss = lambda *inputs: jnp.mean(Kalman.jax(*inputs)[1] ** 2)
+        return jax.value_and_grad(loss, (0, 1))(move, noise, observed)
+
+
+@program("Kalman filters, 1,000 steps of 32 times 3x3")
+class Kalmans:
+    """A batch by `vmap`."""
+
+    def inputs(rng):
+        move, noise, _ = Kalman.inputs(rng)
+        return move, noise, normal(rng, 32, 1000, 1)
+
+    def jax(move, noise, observed):
+        return jax.vmap(Kalman.jax, (None, None, 0))(move, noise, observed)
 
 
 @program("particle filter, 50 steps of 1,000")

@@ -11,6 +11,7 @@ from jax._src import core, source_info_util
 from jax._src.core import Jaxpr, JaxprEqn, Var
 from jax._src.interpreters import mlir
 from jax._src.jaxpr_view import view
+from jax._src.protobuf import message, varint
 
 
 def all_eqns(jaxpr: Jaxpr, revisit_inner_jaxprs: bool = True) -> Iterator[tuple[Jaxpr, JaxprEqn]]:
@@ -201,25 +202,6 @@ def _count_stacks(jaxpr: Jaxpr, caller: tuple[Any, ...], counts: collections.Cou
 # pprof's format: https://github.com/google/pprof/blob/main/proto/profile.proto
 
 
-def _varint(n: int) -> bytes:
-    out = bytearray()
-    while n > 0x7F:
-        out.append(n & 0x7F | 0x80)
-        n >>= 7
-    out.append(n)
-    return bytes(out)
-
-
-def _field(number: int, value: int | bytes) -> bytes:
-    if isinstance(value, int):
-        return _varint(number << 3) + _varint(value)
-    return _varint(number << 3 | 2) + _varint(len(value)) + value
-
-
-def _message(*fields: tuple[int, int | bytes]) -> bytes:
-    return b"".join([_field(number, value) for number, value in fields])
-
-
 class _Table:
     """Numbers values in the order in which they are first seen."""
 
@@ -238,26 +220,26 @@ class _Table:
 
 def _pprof_profile(counts: dict[Any, int], workspace_root: str | None) -> bytes:
     strings, functions, locations = _Table(0, [""]), _Table(1), _Table(1)
-    value_type = _message((1, strings["equations"]), (2, strings["count"]))
+    value_type = message((1, strings["equations"]), (2, strings["count"]))
     samples = []
     for (stack, primitive), count in counts.items():
-        ids = b"".join([_varint(locations[frame]) for frame in stack])
-        label = _message((1, strings["primitive"]), (2, strings[primitive]))
-        samples.append(_message((1, ids), (2, _varint(count)), (3, label)))
+        ids = b"".join([varint(locations[frame]) for frame in stack])
+        label = message((1, strings["primitive"]), (2, strings[primitive]))
+        samples.append(message((1, ids), (2, varint(count)), (3, label)))
     location_messages = []
     for frame, i in locations.items():
         name = _qualified(frame, workspace_root)
-        line = _message((1, functions[name, frame.file_name]), (2, frame.start_line))
-        location_messages.append(_message((1, i), (4, line)))
+        line = message((1, functions[name, frame.file_name]), (2, frame.start_line))
+        location_messages.append(message((1, i), (4, line)))
     function_messages = [
-        _message((1, i), (2, strings[name]), (4, strings[file]))
+        message((1, i), (2, strings[name]), (4, strings[file]))
         for (name, file), i in functions.items()
     ]
     fields: list[tuple[int, int | bytes]] = [(1, value_type)]
     fields += [(2, s) for s in samples] + [(4, s) for s in location_messages]
     fields += [(5, s) for s in function_messages]
     fields += [(6, text.encode()) for text, _ in strings.items()]
-    return gzip.compress(_message(*fields))
+    return gzip.compress(message(*fields))
 
 
 def _qualified(frame: Any, workspace_root: str | None) -> str:

@@ -194,8 +194,10 @@ def create_compile_options(
     num_replicas, num_partitions = np_dev.shape
     given = dict(compiler_options or {})
     fdo_profile = given.pop("fdo_profile", None)
-    if getattr(backend, "platform", None) == "cpu":
-        given = cpu_profile.options(computation, given)
+    on_cpu = getattr(backend, "platform", None) == "cpu"
+    if on_cpu:
+        operations = cpu_profile.operations(computation)
+        given = cpu_profile.options(operations, given)
     options = compiler.get_compile_options(
         num_replicas=num_replicas,
         num_partitions=num_partitions,
@@ -205,6 +207,8 @@ def create_compile_options(
         detailed_logging=compiler.use_detailed_logging(computation),
         backend=backend,
     )
+    if on_cpu:
+        options = cpu_profile.with_small_loops(operations, options)
     options.parameter_is_tupled_arguments = tuple_args
     if num_partitions > 1:
         build = options.executable_build_options
