@@ -1,0 +1,94 @@
+"""Products of matrices by blocks."""
+
+from __future__ import annotations
+
+import functools
+from typing import Any
+
+import numpy as np
+
+from jax._src import dtypes
+from jax._src.api import jit
+from jax._src.core import ShapeDtypeStruct
+from jax._src.lax import lax
+from jax._src.numpy.array_creation import zeros, zeros_like
+from jax._src.numpy.selecting import where
+from jax._src.pallas.blocks import BlockSpec
+from jax._src.pallas.grids import GridSpec
+from jax._src.pallas.helpers import cdiv, when
+from jax._src.pallas.mosaic.core import CompilerParams, MemorySpace
+from jax._src.pallas.pallas_call import pallas_call
+from jax._src.pallas.primitives import num_programs, program_id
+
+
+@functools.partial(jit, static_argnames=("block_shape", "block_k", "debug", "out_dtype"))
+def matmul(
+    x: Any, y: Any, *, block_shape: tuple[int, int], block_k: int = 256, out_dtype: Any = None, debug: bool = False
+) -> Any:  # fmt: skip
+    """Multiply two matrices by blocks; blocks may be cut off by the ends of the arrays.
+
+    Args:
+      x: [m, k].
+      y: [k, n].
+      block_shape: numbers of rows and of columns in a block of the results.
+      block_k: over how many products an element is summed at a time.
+      out_dtype: the dtype of the results; by default that of both matrices.
+      debug: whether to print the kernel.
+
+    Returns:
+      [m, n]. Sums are in float32, or int32 of integers.
+
+    Raises:
+      ValueError: if shapes do not fit.
+      TypeError: if the matrices have different dtypes and `out_dtype` is not given.
+    """
+    if x.ndim != 2 or y.ndim != 2 or x.shape[1] != y.shape[0]:
+        raise ValueError(f"matmul takes [m, k] and [k, n], but got {x.shape} and {y.shape}")
+    if out_dtype is None:
+        if x.dtype != y.dtype:
+            raise TypeError(
+                f"Cannot deduce output dtype for different input dtypes: {x.dtype}, {y.dtype}"
+            )
+        out_dtype = x.dtype
+    (m, k), n = x.shape, y.shape[1]
+    rows, columns = block_shape
+    integers = all(dtypes.issubdtype(a.dtype, np.integer) for a in (x, y))
+    sums = np.dtype(np.int32 if integers else np.float32)
+
+    def kernel(x_ref: Any, y_ref: Any, o_ref: Any, acc_ref: Any) -> None:
+        step, last = program_id(2), num_programs(2) - 1
+
+        @when(step == 0)
+        def _() -> None:
+            acc_ref[...] = zeros(acc_ref.shape, sums)
+
+        blocks = [x_ref[...], y_ref[...]]
+        if k % block_k:
+            # What is beyond the ends has no value.
+            inside = [lax.broadcasted_iota(np.int32, b.shape, 1 - i) for i, b in enumerate(blocks)]
+            left = k - step * block_k
+            blocks = [where(at < left, b, zeros_like(b)) for at, b in zip(inside, blocks)]
+        if not integers and x.dtype != y.dtype:
+            blocks = [b.astype(np.float32) for b in blocks]
+        dims = (((1,), (0,)), ((), ()))
+        acc_ref[...] += lax.dot_general(*blocks, dims, preferred_element_type=sums)
+
+        @when(step == last)
+        def _() -> None:
+            o_ref[...] = acc_ref[...].astype(o_ref.dtype)
+
+    spec = GridSpec(
+        (cdiv(m, rows), cdiv(n, columns), cdiv(k, block_k)),
+        [
+            BlockSpec((rows, block_k), lambda i, j, s: (i, s)),
+            BlockSpec((block_k, columns), lambda i, j, s: (s, j)),
+        ],
+        BlockSpec((rows, columns), lambda i, j, s: (i, j)),
+        [MemorySpace.VMEM((rows, columns), sums)],
+    )
+    params = CompilerParams(dimension_semantics=("parallel", "parallel", "arbitrary"))
+    out = ShapeDtypeStruct((m, n), out_dtype)
+    call = pallas_call(
+        kernel, out, grid_spec=spec, compiler_params=params, debug=debug, name="matmul"
+    )
+    return call(x, y)

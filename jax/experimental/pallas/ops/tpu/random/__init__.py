@@ -1,0 +1,1 @@
+"""Generators of random bits as kernels."""
