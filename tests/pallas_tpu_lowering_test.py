@@ -133,6 +133,35 @@ def test_masked_store():
     assert re.search(r"tpu.vector_store .* masked %", str(module))
 
 
+def test_named_scopes():
+    """Profiles show parts of kernels, in loops and nested functions too, as with PyPI's build."""
+
+    def kernel(x_ref, o_ref):
+        with jax.named_scope("outer"):
+            y = jax.jit(lambda x: x * 3)(x_ref[...])
+            with jax.named_scope("inner"):
+
+                @pl.loop(0, 2)
+                def _(i):
+                    with jax.named_scope("step"):
+                        o_ref[pl.ds(8 * i, 8)] = x_ref[pl.ds(8 * i, 8)]
+
+        o_ref[...] = y
+
+    def call(x):
+        with jax.named_scope("around"):
+            return pl.pallas_call(kernel, X)(x)
+
+    ((_, _, module),) = scenarios.lowered(call, X)
+    operations = (
+        r'trace_start.*?message = "(\w+)"|tpu\.(trace_stop)|(mulf|scf\.for|scf\.yield|vector_store)'
+    )
+    found = [next(filter(None, groups)) for groups in re.findall(operations, str(module))]
+    assert " ".join([f for f in found if f != "scf.yield"]) == (
+        "outer mulf inner scf.for step vector_store trace_stop trace_stop trace_stop vector_store"
+    )
+
+
 def test_copies_of_parts():
     def kernel(x_ref, o_ref):
         def body(v_ref, sems):

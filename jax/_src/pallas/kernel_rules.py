@@ -72,6 +72,12 @@ class KernelContext:
         self.semantics = semantics
         self.traceback_caches = TracebackCaches(context)
 
+    def enter_scope(self, name: str) -> None:
+        """Emit the start of a part that `jax.named_scope` names. Back ends without such do nothing."""
+
+    def leave_scope(self) -> None:
+        """Emit the end of the part that started last."""
+
     def constant(self, value: Any, aval: Any) -> Any:
         """Return a literal or a constant of a nested jaxpr as what rules take."""
         raise NotImplementedError
@@ -135,7 +141,9 @@ def lower_jaxpr(
     def read(v: Any) -> Any:
         return kernel.constant(v.val, v.aval) if type(v) is Literal else values[v]
 
+    scopes: list[str] = []
     for eqn in jaxpr.eqns:
+        _move(kernel, scopes, eqn.source_info.name_stack)
         rule = kernel.rules.find(eqn.primitive, kernel.semantics)
         if rule is None:
             raise NotImplementedError(_no_rule(kernel, eqn))
@@ -150,7 +158,21 @@ def lower_jaxpr(
             raise
         outs = outs if eqn.primitive.multiple_results or isinstance(outs, (list, tuple)) else [outs]
         values.update(zip(eqn.outvars, outs, strict=True))
+    _move(kernel, scopes, source_info_util.NameStack())
     return [read(v) for v in jaxpr.outvars]
+
+
+def _move(kernel: KernelContext, scopes: list[str], name_stack: Any) -> None:
+    """Leave the scopes, of those that have been entered, that an equation is not in, and enter its own."""
+    names = [s.name for s in name_stack.stack if isinstance(s, source_info_util.Scope)]
+    same = 0
+    while same < min(len(scopes), len(names)) and scopes[same] == names[same]:
+        same += 1
+    for _ in scopes[same:]:
+        kernel.leave_scope()
+    for name in names[same:]:
+        kernel.enter_scope(name)
+    scopes[:] = names
 
 
 def _no_rule(kernel: KernelContext, eqn: JaxprEqn) -> str:

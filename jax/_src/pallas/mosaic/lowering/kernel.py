@@ -50,6 +50,8 @@ class MemRef:
         return tuple([d for d, h in zip(self.shape, self.hidden) if not h])
 
 
+_TRACE_LEVEL = 10  # of named scopes, in profiles
+
 _SPACES = {
     AnySpace.DEFAULT: "vmem",
     AnySpace.ANY: "any",
@@ -110,6 +112,14 @@ class TpuKernel(KernelContext):
         self.grid = grid
         self._types: dict[Any, Any] = {}
         self._constants: dict[Any, Any] = {}
+
+    # What profiles show
+
+    def enter_scope(self, name: str) -> None:
+        tpu.trace_start(name, _TRACE_LEVEL)
+
+    def leave_scope(self) -> None:
+        tpu.trace_stop()
 
     # Types
 
