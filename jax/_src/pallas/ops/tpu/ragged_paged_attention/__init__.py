@@ -1,0 +1,1 @@
+"""Attention of sequences with any numbers of queries, whose keys and values are in pages."""
