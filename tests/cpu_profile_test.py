@@ -13,9 +13,10 @@ from jax._src import compiler, cpu_profile
 
 FUSIONS = "xla_cpu_experimental_ynn_fusion_type"
 CONVOLUTIONS = "LIBRARY_FUSION_TYPE_INDIVIDUAL_CONVOLUTION"
+PRODUCTS = "LIBRARY_FUSION_TYPE_INDIVIDUAL_DOT"
 
 has_library = pytest.mark.skipif(
-    cpu_profile._without_convolutions() is None,
+    CONVOLUTIONS not in cpu_profile._fusions(),
     reason="this jaxlib has no library for convolutions",
 )
 
@@ -151,6 +152,31 @@ def test_options_of_loops(profile, monkeypatch):
     profile("default")
     monkeypatch.setenv("XLA_FLAGS", f"--xla_backend_extra_options={SMALL_LOOP}=0")
     assert cpu_profile.with_small_loops(loop, given) is given
+
+
+@has_library
+def test_options_of_products_in_loops(profile):
+    def power(x, w):
+        return lax.scan(lambda x, _: (jnp.tanh(x @ w), None), x, None, length=3)[0]
+
+    def batch(x, w):
+        return lax.scan(lambda x, _: (jnp.einsum("bij,bjk->bik", x, w), None), x, None, length=3)[0]
+
+    small, large = np.full((16, 16), 0.1, np.float32), np.ones((16, 17), np.float32)
+    f = operations(power, small, small)
+    assert PRODUCTS not in cpu_profile.options(f, {})[FUSIONS]
+    assert CONVOLUTIONS in cpu_profile.options(f, {})[FUSIONS]
+    assert cpu_profile.options(operations(power, large.T, small), {}) == {}
+    assert cpu_profile.options(operations(jnp.dot, small, small), {}) == {}  # no loop
+    cube = np.ones((4, 8, 8), np.float32)
+    assert PRODUCTS not in cpu_profile.options(operations(batch, cube, cube), {})[FUSIONS]
+    cube = np.ones((9, 8, 8), np.float32)
+    assert cpu_profile.options(operations(batch, cube, cube), {}) == {}
+    results = []
+    for name in ("default", "original"):
+        profile(name)
+        results.append(jax.jit(power)(small, small))
+    np.testing.assert_allclose(*results, rtol=1e-6)
 
 
 @pytest.mark.parametrize("x64", [False, True])

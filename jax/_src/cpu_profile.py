@@ -5,6 +5,7 @@ docs/cpu_speed.md has the rule and what was measured.
 
 from __future__ import annotations
 
+import math
 import os
 import re
 from collections.abc import Mapping, Set
@@ -13,10 +14,13 @@ from typing import Any
 
 from jax._src import config, protobuf
 from jax._src.lib import CompileOptions
+from jax._src.lib.mlir.dialects import hlo
 
 _CONVOLUTION, _LOOP = "stablehlo.convolution", "stablehlo.while"
+_PRODUCT, _LARGE_PRODUCT = "stablehlo.dot_general", "large stablehlo.dot_general"
 _FUSIONS = "xla_cpu_experimental_ynn_fusion_type"
 _CONVOLUTIONS = "LIBRARY_FUSION_TYPE_INDIVIDUAL_CONVOLUTION"
+_PRODUCTS = "LIBRARY_FUSION_TYPE_INDIVIDUAL_DOT"
 _FAST_MATH = "xla_cpu_enable_fast_math"
 _SMALL_LOOP = "xla_cpu_small_while_loop_byte_threshold"
 
@@ -24,12 +28,16 @@ _SMALL_LOOP = "xla_cpu_small_while_loop_byte_threshold"
 # option. In larger loops, a step's operations have enough to do to be called one by one, on all cores.
 _SMALL_LOOP_BYTES = 32_768
 
+# Nor does it so if YNNPACK computes a product of matrices. Those with more multiplications than
+# this are faster there.
+_SMALL_PRODUCT = 4096
+
 
 def operations(module: Any) -> Set[str]:
     """Returns the names of a module's operations on which the choice of options depends."""
     found: set[str] = set()
     if config.cpu_compile_profile.value != "original":
-        _find(module.operation, {_CONVOLUTION, _LOOP}, found)
+        _find(module.operation, found)
     return found
 
 
@@ -45,9 +53,13 @@ def options(operations: Set[str], given: Mapping[str, Any]) -> dict[str, Any]:
     profile = config.cpu_compile_profile.value
     chosen: dict[str, Any] = {}
     if profile != "original":
-        others = _without_convolutions()
-        if others is not None and _CONVOLUTION in operations:
-            chosen[_FUSIONS] = others
+        excluded = set()
+        if _CONVOLUTION in operations:
+            excluded.add(_CONVOLUTIONS)
+        if operations >= {_LOOP, _PRODUCT} and _LARGE_PRODUCT not in operations:
+            excluded.add(_PRODUCTS)
+        if excluded & set(_fusions()):
+            chosen[_FUSIONS] = ",".join([kind for kind in _fusions() if kind not in excluded])
     if profile == "fast":
         chosen[_FAST_MATH] = True
     wanted = {n: v for n, v in chosen.items() if not _is_in_flags(n)}
@@ -79,27 +91,35 @@ def _is_in_flags(name: str) -> bool:
 
 
 @cache
-def _without_convolutions() -> str | None:
-    """XLA's default kinds of operations that YNNPACK computes, except convolutions.
-
-    Returns None if this jaxlib lets YNNPACK compute no convolutions.
-    """
+def _fusions() -> tuple[str, ...]:
+    """XLA's default kinds of operations that YNNPACK computes."""
     options = CompileOptions()  # has to live as long as its parts are used
     build = options.executable_build_options
-    kinds = re.findall(rf"{_FUSIONS}: (\w+)", str(build.debug_options))
-    if _CONVOLUTIONS not in kinds:
-        return None
-    return ",".join(kind for kind in kinds if kind != _CONVOLUTIONS)
+    return tuple(re.findall(rf"{_FUSIONS}: (\w+)", str(build.debug_options)))
 
 
-def _find(operation: Any, names: Set[str], found: set[str]) -> None:
-    """Adds to `found` those of `names` that operations within an operation have."""
+def _find(operation: Any, found: set[str]) -> None:
+    """Adds to `found` the names of operations within an operation that matter here."""
     for region in operation.regions:
         for block in region:
             for child in block:
                 child = child.operation
-                if child.name in names:
-                    found.add(child.name)
-                if len(found) == len(names):
-                    return
-                _find(child, names, found)
+                name = child.name
+                if name == _CONVOLUTION or name == _LOOP:
+                    found.add(name)
+                elif name == _PRODUCT:
+                    found.add(name)
+                    if _LARGE_PRODUCT not in found and _is_large(child):
+                        found.add(_LARGE_PRODUCT)
+                _find(child, found)
+
+
+def _is_large(product: Any) -> bool:
+    """Whether a product of matrices has more than `_SMALL_PRODUCT` multiplications."""
+    left, result = product.operands[0].type, product.results[0].type
+    if not (left.has_static_shape and result.has_static_shape):
+        return True
+    numbers = hlo.DotDimensionNumbers(product.attributes["dot_dimension_numbers"])
+    contracted = numbers.lhs_contracting_dimensions
+    count = math.prod(result.shape) * math.prod([left.shape[d] for d in contracted])
+    return count > _SMALL_PRODUCT
