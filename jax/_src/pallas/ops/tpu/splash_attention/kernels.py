@@ -234,15 +234,15 @@ def _backward_operands(
     q: Any, k: Any, v: Any, ids: Any, do: Any, lse: Any, delta: Any, bq: int, bkv: int, query_at: Any,
     key_at: Any, settings: Settings,
 ) -> list[Operand | None]:  # fmt: skip
-    column = BlockSpec((None, bq, 1), lambda *i: (*query_at(*i), 0))
+    of_number = BlockSpec((None, bq, 1), lambda *i: (*query_at(*i), 0))
     return [
         _sequence_blocks(q, bq, settings.q_minor, query_at),
         _sequence_blocks(k, bkv, settings.k_minor, key_at),
         _sequence_blocks(v, bkv, settings.v_minor, key_at),
         *_segments(ids, bq, bkv, query_at, key_at),
         _sequence_blocks(do, bq, False, query_at),
-        Operand(column(lse), column),
-        Operand(column(delta), column),
+        Operand(column(lse), of_number),
+        Operand(column(delta), of_number),
     ]
 
 
