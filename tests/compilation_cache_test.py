@@ -259,6 +259,12 @@ class CompilationCacheTest(Folder):
         with unittest.mock.patch.dict(os.environ, XDG_CACHE_HOME="here", HOME="/home/me"):
             self.assertEqual(user_cache.folder(), "/home/me/.cache/jax/compiled")
 
+    def test_a_user_without_a_home(self):
+        self.enterContext(unittest.mock.patch.object(Path, "home", side_effect=RuntimeError))
+        self.enterContext(unittest.mock.patch.dict(os.environ, XDG_CACHE_HOME=""))
+        self.assertEqual(float(jax.jit(lambda x: x + 7)(1.0)), 8)
+        self.assertLen(self.entries(), 1)
+
     def test_too_quick_or_too_small(self):
         self.set("jax_persistent_cache_min_compile_time_secs", 100)
         jax.jit(lambda x: x + 1)(1.0)

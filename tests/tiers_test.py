@@ -143,6 +143,37 @@ def test_nobody_waits_for_functions_that_are_gone(levels, gate):
     assert levels == [0]
 
 
+def test_no_thread_leaves_the_quick_program(levels, monkeypatch):
+    """As at the end of a process."""
+
+    def fail(_):
+        raise RuntimeError("can't create new thread at interpreter shutdown")
+
+    monkeypatch.setattr(threading.Thread, "start", fail)
+    f = jax.jit(lambda x: x * 11)
+    assert float(f(1.0)) == 11 and wait_for_optimized_programs(0)
+    f(2.0)
+    with jtu.count_pjit_cpp_cache_miss() as misses:
+        y = f(2.0)
+    assert misses() == 0 and float(y) == 22 and levels == [0]
+
+
+def test_the_background_has_modules_of_its_own(levels, monkeypatch):
+    """For which there are no locks."""
+    contexts = []
+    compile_module = compiler.backend_compile_and_load
+
+    def record(backend, module, *args):
+        contexts.append((threading.current_thread().name, module.context))
+        return compile_module(backend, module, *args)
+
+    monkeypatch.setattr(compiler, "backend_compile_and_load", record)
+    jax.jit(lambda x: jnp.sin(x) * 13)(1.0)
+    wait_for_optimized_programs()
+    (_, first), (name, second) = contexts
+    assert name == "jax-tiers" and first is not second and first != second
+
+
 def test_a_failure_leaves_the_quick_program(levels, gate, monkeypatch, caplog):
     f = jax.jit(lambda x: x * 7)
     assert f(1.0) == 7
@@ -171,6 +202,18 @@ def test_the_cache_keeps_good_programs_only(levels, tmp_path):
         jax.clear_caches()
         assert float(jax.jit(lambda x: x * 9)(1.0)) == 9  # found, so not compiled at all
         assert levels == [0, None]
+
+
+def test_a_cache_that_cannot_be_used(levels, tmp_path):
+    (tmp_path / "file").write_text("")
+    with jtu.global_config_context(
+        jax_compilation_cache_dir=str(tmp_path / "file" / "folder"),
+        jax_persistent_cache_enable_xla_caches="none",
+    ):
+        with pytest.warns(UserWarning, match="Error reading the persistent compilation cache"):
+            assert float(jax.jit(lambda x: x * 15)(1.0)) == 15
+        wait_for_optimized_programs()
+    assert levels == [0, None]
 
 
 @pytest.mark.parametrize("fork", [False, True])

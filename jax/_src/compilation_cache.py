@@ -125,11 +125,15 @@ def is_cache_used(backend: Client) -> bool:
 
 def get_file_cache(path: str) -> tuple[CacheInterface, str] | None:
     """Returns the entries in a folder, up to `jax_compilation_cache_max_size` bytes, and its path."""
-    max_size = config.compilation_cache_max_size.value
-    if path == user_cache.folder():
+    if user_cache.is_folder(path):
         user_cache.make(Path(path))
-        max_size = user_cache.MAX_BYTES if max_size == -1 else max_size
-    return LRUCache(path, max_size=max_size), path
+    return LRUCache(path, max_size=max_size(path)), path
+
+
+def max_size(path: str) -> int:
+    """How many bytes are kept in a folder; -1 if there is no limit."""
+    size = config.compilation_cache_max_size.value
+    return user_cache.MAX_BYTES if size == -1 and user_cache.is_folder(path) else size
 
 
 def _get_cache(backend: Client | None) -> CacheInterface | None:
@@ -406,6 +410,18 @@ def is_executable_in_cache(backend: Client, cache_key: str) -> bool:
     """Whether the cache has an entry of this key."""
     cache = _get_cache(backend)
     return cache is not None and cache.get(cache_key) is not None
+
+
+def is_in_cache(
+    module: ir.Module, devices: np.ndarray, options: CompileOptions, backend: Client
+) -> bool:
+    """Whether the cache has a program; False, with a warning, if it cannot be used."""
+    try:
+        key = get_cache_key(module, devices, options, backend)
+        return is_executable_in_cache(backend, key)
+    except Exception as error:
+        _warn_or_raise("Error reading the persistent compilation cache", error)
+        return False
 
 
 def get_executable_and_time(

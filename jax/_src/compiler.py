@@ -376,10 +376,7 @@ def is_in_cache(
     backend: Client, computation: ir.Module, devices: np.ndarray, options: CompileOptions
 ) -> bool:
     """Whether `compile_or_get_cached` would find a module in the cache."""
-    if not _uses_cache(backend):
-        return False
-    key = _cache().get_cache_key(computation, devices, options, backend)
-    return _cache().is_executable_in_cache(backend, key)
+    return _uses_cache(backend) and _cache().is_in_cache(computation, devices, options, backend)
 
 
 def _uses_cache(backend: Client) -> bool:

@@ -25,13 +25,21 @@ def folder() -> str:
     return str(base / "jax" / "compiled")
 
 
+def is_folder(path: str) -> bool:
+    """Whether a path is that of the folder."""
+    try:
+        return path == folder()
+    except RuntimeError:  # this user has no home
+        return False
+
+
 def make(path: Path) -> None:
     """Makes the folder, for this user alone.
 
     Raises:
       PermissionError: it is there, and others own it or may write to it.
     """
-    path.parent.mkdir(parents=True, exist_ok=True)
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     path.mkdir(mode=0o700, exist_ok=True)
     if not hasattr(os, "geteuid"):
         return

@@ -70,7 +70,7 @@ def _check_local_cache(topic: str, folder: pathlib.Path) -> Iterator[Finding]:
         yield error(topic, message, _OWN_FOLDER)
         return
     entries, size = _contents(folder)
-    limit = config.compilation_cache_max_size.value
+    limit = compilation_cache.max_size(str(folder))
     bound = f" of at most {limit / _GIGABYTE:.3g} GB" if limit >= 0 else ""
     yield ok(
         topic, f"compilation cache {folder}: {entries} files, {size / _GIGABYTE:.3g} GB{bound}"

@@ -141,6 +141,7 @@ if TYPE_CHECKING:
         dump_module_to_file as dump_module_to_file,
         lower_jaxpr_to_module as lower_jaxpr_to_module,
         merge_mlir_modules as merge_mlir_modules,
+        module_from_bytecode as module_from_bytecode,
         module_to_bytecode as module_to_bytecode,
         module_to_string as module_to_string,
         refine_polymorphic_shapes as refine_polymorphic_shapes,
@@ -166,7 +167,7 @@ __getattr__, __dir__ = lazy_names(
         "jax._src.interpreters.mlir.module": (
             "LoweringResult", "build_mlir_module_helper", "dump_jaxpr_to_file",
             "dump_module_message", "dump_module_to_file", "lower_jaxpr_to_module",
-            "merge_mlir_modules", "module_to_bytecode", "module_to_string",
+            "merge_mlir_modules", "module_from_bytecode", "module_to_bytecode", "module_to_string",
             "refine_polymorphic_shapes", "sanitize_name",
             "_platforms_with_donation",  # a name that outside code imports
         ),

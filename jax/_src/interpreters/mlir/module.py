@@ -439,6 +439,12 @@ def module_to_bytecode(module: Any) -> bytes:
     return output.getvalue()
 
 
+def module_from_bytecode(code: bytes) -> Any:
+    """Returns a module in a context of its own."""
+    with make_ir_context():
+        return ir.Module.parse(code)
+
+
 _dump_counter = itertools.count()
 
 
@@ -509,8 +515,7 @@ def refine_polymorphic_shapes(module: object) -> Any:
                 f"program. Export it, by jax.export.export, to call it for several shapes. {err}"
             ) from err
         raise ValueError(problem) from err
-    with make_ir_context():
-        return ir.Module.parse(refined)
+    return module_from_bytecode(refined)
 
 
 _SHAPES_DO_NOT_MATCH = "Input shapes do not match"

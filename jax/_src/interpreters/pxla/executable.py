@@ -133,7 +133,7 @@ def compile_lowered(
             compiler_options | more,
         )
 
-    def compile_with(options: Any, is_kept: bool = True) -> Any:
+    def compile_with(options: Any, module: Any, is_kept: bool = True) -> Any:
         try:
             return compiler.compile_or_get_cached(
                 backend,
@@ -156,16 +156,18 @@ def compile_lowered(
     options = options_with({})
     tiered = tiered and not compiler.is_in_cache(backend, module, grid, options)
     if tiered:
-        xla_executable = compile_with(options_with(tiers.QUICK), is_kept=False)
+        xla_executable = compile_with(options_with(tiers.QUICK), module, is_kept=False)
     else:
-        xla_executable = compile_with(options)
+        xla_executable = compile_with(options, module)
     in_shardings, out_shardings = _final_shardings(xla_executable, info, placement, device_list)
     executable = MeshExecutable(
         xla_executable, info, placement, device_list, in_shardings, out_shardings, lowered
     )
     if tiered:
         executable.is_final = False
-        tiers.add(executable, lambda: compile_with(options))  # with those of this thread
+        code = mlir.module_to_bytecode(module)  # its context has no locks, see `LoweredModule`
+        # The options are those of this thread's configuration.
+        tiers.add(executable, lambda: compile_with(options, mlir.module_from_bytecode(code)))
     return executable
 
 
@@ -413,8 +415,6 @@ class MeshExecutable:
         """Runs another compilation of the same program from now on; None if there is none after all."""
         if xla_executable is not None:
             self.xla_executable = xla_executable
-            if self._unsafe_call is not None:
-                self._unsafe_call.xla_executable = xla_executable
         self.is_final = True
 
     # Inspection
@@ -574,15 +574,14 @@ class ExecuteReplicated:
     """Runs an executable: places arguments, passes tokens of effects and wraps results."""
 
     __slots__ = (
-        "xla_executable", "name", "in_shardings", "in_layouts", "handlers", "kept", "const_args",
-        "ordered_effects", "has_unordered_effects", "has_impure_callbacks", "devices", "executable",
-        "written_refs", "before_run", "__weakref__",
+        "name", "in_shardings", "in_layouts", "handlers", "kept", "const_args", "ordered_effects",
+        "has_unordered_effects", "has_impure_callbacks", "devices", "executable", "written_refs",
+        "before_run", "__weakref__",
     )  # fmt: skip
 
     def __init__(self, executable: MeshExecutable):
         info, placement = executable._info, executable._placement
-        self.executable = executable
-        self.xla_executable = executable.xla_executable
+        self.executable = executable  # whose native executable may become another
         self.name = info.name
         self.in_shardings = executable._in_shardings
         self.in_layouts = executable._in_device_layouts
@@ -601,7 +600,7 @@ class ExecuteReplicated:
         self.devices = tuple(placement.devices)
         self.before_run: Callable[[], None] | None = None
         if (observe := distributed_state.observe_program) is not None:
-            self.before_run = observe(self.name, self.devices, self.xla_executable)
+            self.before_run = observe(self.name, self.devices, executable.xla_executable)
 
     def __call__(self, *values: Any) -> Any:
         args: Sequence[Any] = values
@@ -628,7 +627,8 @@ class ExecuteReplicated:
             self.before_run()
         if self.ordered_effects or self.has_unordered_effects or self.has_impure_callbacks:
             return self._call_with_tokens(buffers)
-        return self.xla_executable.execute_sharded(buffers).consume_with_handlers(self.handlers)
+        results = self.executable.xla_executable.execute_sharded(buffers)
+        return results.consume_with_handlers(self.handlers)
 
     def _call_with_tokens(self, buffers: list[Any]) -> Any:
         tokens = late.runtime_tokens
@@ -636,13 +636,14 @@ class ExecuteReplicated:
             buffers = [
                 tokens.get_token_input(eff, self.devices)._buf for eff in self.ordered_effects
             ] + buffers
-        results: Any = self.xla_executable.execute_sharded(buffers, with_tokens=True)
+        xla_executable = self.executable.xla_executable
+        results: Any = xla_executable.execute_sharded(buffers, with_tokens=True)
         n = len(self.ordered_effects)
         token_buffers = results.disassemble_prefix_into_single_device_arrays(n) if n else ()
         sharded_token = results.consume_token()
         for eff, bufs in zip(self.ordered_effects, token_buffers):
             tokens.set_token_result(eff, core.Token(_assemble_token(bufs, self.devices)))
-        for i, device in enumerate(self.xla_executable.local_devices()):
+        for i, device in enumerate(xla_executable.local_devices()):
             tokens.set_output_runtime_token(device, sharded_token.get_token(i))
         return results.consume_with_handlers(self.handlers)
 

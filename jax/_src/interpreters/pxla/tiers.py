@@ -52,10 +52,22 @@ class _Background:
 
     def add(self, executable: Any, compile_well: Callable[[], Any]) -> None:
         with self._changed:
+            if not self._has_thread():
+                executable.become_final(None)
+                return
             self._waiting.append((weakref.ref(executable), compile_well))
-            if self._thread is None and not self._ended:
-                self._thread = threading.Thread(target=self._run, name="jax-tiers", daemon=True)
-                self._thread.start()
+
+    def _has_thread(self) -> bool:
+        """Starts the thread if need be; returns whether there is one."""
+        if self._thread is None and not self._ended:
+            thread = threading.Thread(target=self._run, name="jax-tiers", daemon=True)
+            try:
+                thread.start()
+            except RuntimeError as error:  # the process ends, or may not have more threads
+                logger.info("Programs stay as they were compiled quickly: %s", error)
+            else:
+                self._thread = thread
+        return self._thread is not None and not self._ended
 
     def wait(self, timeout: float | None) -> bool:
         with self._changed:
