@@ -5,6 +5,7 @@ import os
 import subprocess
 import sys
 import threading
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -142,6 +143,74 @@ def test_the_least_bound_holds_whoever_leaves_first():
     assert len(os.sched_getaffinity(0)) == 1
     inner.__exit__(None, None, None)
     assert os.sched_getaffinity(0) == every
+
+
+@linux
+def test_threads_that_were_pinned_are_so_again():
+    core = max(os.sched_getaffinity(0))
+    ids, pinned, end = [], threading.Event(), threading.Event()
+
+    def wait():
+        os.sched_setaffinity(0, {core})
+        ids.append(threading.get_native_id())
+        pinned.set()
+        end.wait()
+
+    thread = threading.Thread(target=wait)
+    thread.start()
+    pinned.wait()
+    with limit_cores(1):
+        pass
+    assert os.sched_getaffinity(ids[0]) == {core}
+    end.set()
+    thread.join()
+
+
+@linux
+def test_threads_that_begin_while_others_are_bound(monkeypatch):
+    set_to = {}
+    lists = [[1, 2], [1, 2], [1, 2, 3], [1, 2, 3]] + [[1, 3]] * 2
+    monkeypatch.setattr(cpu_threads, "_threads", lambda: lists.pop(0))
+    monkeypatch.setattr(cpu_threads, "_set_affinity", set_to.__setitem__)
+    monkeypatch.setattr(cpu_threads, "_affinity", lambda _: {0, 1})
+    with limit_cores(1):
+        assert set_to.keys() == {1, 2, 3} and {len(m) for m in set_to.values()} == {1}
+    assert set_to[1] == {0, 1} and set_to[3] == os.sched_getaffinity(0)
+
+
+@linux
+def test_no_bound_is_left_where_one_cannot_be_set(monkeypatch):
+    before = _masks()
+
+    def fail(thread, cores):
+        raise PermissionError(f"{thread} {cores}")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(cpu_threads, "_set_affinity", fail)
+        with pytest.raises(PermissionError), limit_cores(1):
+            pass
+    with limit_cores(10_000):
+        assert _masks() == before
+
+
+@pytest.mark.parametrize("chosen, threads", [(0, 2), (5, 5)])
+def test_which_libraries_are_bound(monkeypatch, chosen, threads):
+    """OpenBLAS wherever it is, to no more threads than its own variables say."""
+    calls, folder = [], "/home/me/my openblas"
+    maps = [
+        f"7f00-7f01 r-xp 00000000 08:01 12   {folder}/{name}"
+        for name in ("libscipy_openblas-c1.so", "weights.npy", "libopenblas.so.0 (deleted)")
+    ]
+    library = SimpleNamespace(
+        scipy_openblas_get_num_threads=lambda: 2, scipy_openblas_set_num_threads=calls.append
+    )
+    opened = []
+    monkeypatch.setattr(cpu_threads.pathlib.Path, "read_text", lambda *_, **__: "\n".join(maps))
+    monkeypatch.setattr(cpu_threads.ctypes, "CDLL", lambda p: opened.append(p) or library)
+    monkeypatch.setattr(config, "cpu_num_threads", SimpleNamespace(value=chosen))
+    monkeypatch.setattr(cpu_threads, "num_threads", lambda: chosen or 4)
+    cpu_threads.bound_blas()
+    assert (opened, calls) == ([f"{folder}/libscipy_openblas-c1.so"], [threads])
 
 
 @linux

@@ -9,6 +9,7 @@ from __future__ import annotations
 import ctypes
 import os
 import pathlib
+import re
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -52,24 +53,29 @@ def of_new_client() -> Iterator[None]:
 
 
 def bound_blas() -> None:
-    """Has the library of LAPACK's routines, which has threads of its own, use no more threads than the backend."""
+    """Has OpenBLAS, the library of LAPACK's routines, which has threads of its own, use as many as configured, or no more than the quota allows."""
     count = num_threads()
     if count is None:
         return
-    for path in {line.split()[-1] for line in _read_maps() if "openblas" in line}:
+    for path in _mapped_files():
+        if not re.match(r"lib\w*openblas.*\.so[.\d]*$", os.path.basename(path)):
+            continue
         library = ctypes.CDLL(path)
         for prefix in ("scipy_", ""):
             for suffix in ("", "64_"):
-                name = f"{prefix}openblas_set_num_threads{suffix}"
-                if hasattr(library, name):
-                    getattr(library, name)(count)
+                name = f"{prefix}openblas_{{}}_num_threads{suffix}"
+                if hasattr(library, name.format("set")):
+                    before = getattr(library, name.format("get"))()
+                    wanted = count if config.cpu_num_threads.value else min(count, before)
+                    getattr(library, name.format("set"))(wanted)
 
 
-def _read_maps() -> list[str]:
+def _mapped_files() -> set[str]:
     try:
-        return pathlib.Path("/proc/self/maps").read_text().splitlines()
+        maps = pathlib.Path("/proc/self/maps").read_text(errors="surrogateescape")
     except OSError:
-        return []
+        return set()
+    return {fields[5] for line in maps.splitlines() if len(fields := line.split(maxsplit=5)) == 6}
 
 
 class _Bounds:
@@ -84,12 +90,17 @@ class _Bounds:
     def enter(self, count: int) -> None:
         with self._lock:
             if not self._entered:
-                self._before = {}
+                self._before = {t: m for t in _threads() if (m := _affinity(t)) is not None}
                 allowed = sorted(os.sched_getaffinity(0))
                 first = allowed.index(here) if (here := _core_in_use()) in allowed else 0
                 self._cores = allowed[first:] + allowed[:first]
             self._entered.append(count)
-            self._apply()
+            try:
+                self._apply()
+            except BaseException:
+                self._entered.remove(count)
+                self._apply()
+                raise
 
     def leave(self, count: int) -> None:
         with self._lock:
@@ -97,14 +108,15 @@ class _Bounds:
             self._apply()
 
     def _apply(self) -> None:
-        if self._entered:
-            cores = set(self._cores[: min(self._entered)])
-            for thread in _threads():
-                before = self._before.setdefault(thread, set(self._cores))
-                _set_affinity(thread, cores & before or cores)
-        else:
-            for thread in _threads():
-                _set_affinity(thread, self._before.get(thread, set(self._cores)))
+        every = set(self._cores)
+        cores = set(self._cores[: min(self._entered)]) if self._entered else None
+        done: set[int] = set()
+        # A thread that is not done yet may start others meanwhile, which have its affinity.
+        while threads := set(_threads()) - done:
+            for thread in threads:
+                before = self._before.get(thread, every)
+                _set_affinity(thread, before if cores is None else cores & before or cores)
+            done |= threads
 
 
 _bounds = _Bounds()
@@ -152,6 +164,13 @@ def _threads() -> list[int]:
 def _core_in_use() -> int:
     text = (_TASKS / str(threading.get_native_id()) / "stat").read_text()
     return int(text.rpartition(")")[2].split()[_PROCESSOR])
+
+
+def _affinity(thread: int) -> set[int] | None:
+    try:
+        return os.sched_getaffinity(thread)
+    except ProcessLookupError:  # it has ended meanwhile
+        return None
 
 
 def _set_affinity(thread: int, cores: set[int]) -> None:
