@@ -94,6 +94,20 @@ def test_attention_where_memory_is_that_of_a_tpu():
     assert_close(found, plain(q, k, v, causal=True), jnp.float32)
 
 
+def test_bias_of_minus_infinity():
+    q, k, v = normal(1, 1, 128, 8), normal(1, 1, 256, 8, seed=1), normal(1, 1, 256, 8, seed=2)
+    # No key of the first block is seen.
+    bias = jnp.where(jnp.arange(256) < 150, -jnp.inf, 0.0) * jnp.ones((1, 1, 128, 1))
+
+    def loss(attention, *args):
+        return (attention(*args, bias) ** 2).sum()
+
+    with pltpu.force_tpu_interpret_mode(True):
+        found = jax.value_and_grad(loss, (1, 2, 3))(flash.flash_attention, q, k, v)
+    wanted = jax.value_and_grad(loss, (1, 2, 3))(flash.mha_reference, q, k, v)
+    jax.tree.map(lambda x, y: assert_close(x, y, jnp.float32), found, wanted)
+
+
 def test_queries_without_keys_have_the_mean_of_values():
     q, k, v = [normal(1, 1, 128, 8, seed=s) for s in range(3)]
     ids = flash.SegmentIds(

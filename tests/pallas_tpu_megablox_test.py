@@ -1,5 +1,6 @@
 """Grouped products are those of the rows of each group, and so are their derivatives."""
 
+import functools
 import importlib
 
 import numpy as np
@@ -174,11 +175,36 @@ def like(*shape, dtype=jnp.float32):
         ((X, Y, S), dict(group_offset=np.array([1])), r"group_offset must be a \(\)-shaped array"),
         ((X, Y, S), dict(existing_out=np.zeros((M, N), jnp.bfloat16)), "must match preferred_element_type"),
         ((X, Y, S), dict(existing_out=np.zeros((M, 41))), "should have the shape"),
+        ((X, Y, like(1, 5, dtype=jnp.int32)), {}, "Expected a vector of at least one size"),
+        ((X, Y, like(0, dtype=jnp.int32)), {}, "Expected a vector of at least one size"),
+        ((X, Y, S), dict(group_offset=1.5), "group_offset must be an integer"),
     ],
 )  # fmt: skip
 def test_errors(args, options, message):
     with pytest.raises(ValueError, match=message):
         jax.eval_shape(lambda *args: backend.gmm(*args, **{"tiling": TILING, **options}), *args)
+
+
+def test_number_of_groups_that_are_computed():
+    with pytest.raises(ValueError, match=r"num_actual_groups=6 must be in range \(0, 5\]"):
+        call = functools.partial(backend.tgmm, tiling=TILING, num_actual_groups=6)
+        jax.eval_shape(call, like(K, M), like(M, N), S)
+
+
+@pytest.mark.parametrize("m, k, n", [(0, K, N), (M, 0, N), (M, K, 0)])
+def test_empty_arrays(m, k, n):
+    sizes = jnp.array([0, m // 2, 0], jnp.int32)
+    options = dict(tiling=TILING, interpret=True)
+    lhs, rhs = normal(m, k), normal(3, k, n)
+    call = functools.partial(megablox.gmm, **options, group_sizes=sizes)
+    out, pull = jax.vjp(lambda *args: call(*args), lhs, rhs)
+    assert out.shape == (m, n) and not out.any()
+    assert [x.shape for x in pull(jnp.ones((m, n)))] == [lhs.shape, rhs.shape]
+    assert not any([x.any() for x in pull(jnp.ones((m, n)))])
+    kept, pull = jax.vjp(lambda x: call(lhs, rhs, existing_out=x), jnp.ones((m, n)))
+    mine = np.arange(m)[:, None] < m // 2
+    np.testing.assert_array_equal(kept, np.broadcast_to(~mine, (m, n)))
+    np.testing.assert_array_equal(*pull(kept), kept)
 
 
 def test_types():

@@ -29,6 +29,8 @@ def like(*shape, dtype=jnp.float32, sharding=None):
         (32, 64, 32, ("bfloat16", "bfloat16"), None),
         (32, 40, 16, ("bfloat16", "float32"), "float32"),
         (32, 40, 16, ("int8", "int8"), "int32"),
+        (32, 0, 16, ("float32", "float32"), None),
+        (0, 40, 16, ("float32", "float32"), None),
     ],
 )
 def test_matmul(m, k, n, dtypes, out_dtype):

@@ -114,6 +114,7 @@ def test_reference():
     "change, options, message",
     [
         ({}, dict(pages_per_compute_block=3), "Got 3 and 4"),
+        ({}, dict(pages_per_compute_block=0), "Got 0 and 4"),
         ({}, dict(megacore_mode="both"), "megacore_mode must be one of"),
         ({2: (2, 24, 8, 128)}, {}, "must have the same shape"),
         ({0: (6, 7, 128)}, {}, "Number of Q heads must be divisible by number of KV heads. Got 7 and 2"),
@@ -137,10 +138,12 @@ def test_errors(change, options, message):
         jax.eval_shape(call, *args)
 
 
-def test_lengths_are_int32():
+def test_lengths_and_indices_are_integers():
     q, k, v, lengths, indices = arguments()
     with pytest.raises(ValueError, match="must be int32. Got int16"):
         paged_attention(q, k, v, lengths.astype(jnp.int16), indices, pages_per_compute_block=2)
+    with pytest.raises(ValueError, match="must be integers. Got float32"):
+        paged_attention(q, k, v, lengths, indices.astype(jnp.float32), pages_per_compute_block=2)
 
 
 @pytest.mark.aot("tpu")

@@ -51,7 +51,7 @@ def plain(q, pages, lens, indices, starts, count, sm_scale=1.0, window=None, cap
     [
         ({}, {}),
         (dict(sm_scale=0.3, sliding_window=6), dict(sm_scale=0.3, window=6)),
-        (dict(soft_cap=0.5), dict(cap=0.5)),
+        (dict(soft_cap=0.5, mask_value=-float("inf")), dict(cap=0.5)),
     ],
 )
 def test_attention(options, same):
@@ -62,6 +62,13 @@ def test_attention(options, same):
     np.testing.assert_allclose(out[:31], wanted, atol=1e-5)
     assert not out[31:].any()
     np.testing.assert_allclose(ref_ragged_paged_attention(*args, **options), wanted, atol=1e-5)
+
+
+def test_no_tokens():
+    q, pages, lens, indices, starts, count = arguments()
+    with pltpu.force_tpu_interpret_mode(True):
+        out = ragged_paged_attention(q[:0], pages, lens, indices, starts * 0, count)
+    assert out.shape == (0, 4, 128)
 
 
 def test_factors_and_blocks_that_do_not_divide():

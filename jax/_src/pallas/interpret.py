@@ -139,10 +139,15 @@ def _padding(m: BlockMapping) -> list[tuple[int, int]]:
         elif isinstance(d, BoundedSlice):
             out.append((0, d.block_size))
         elif isinstance(d, Blocked):
-            out.append((0, -size % core.max_dim(d.block_size, 1)))
+            out.append((0, _rest_of_blocks(size, d.block_size)))
         else:
-            out.append((0, 0))
+            out.append((0, _rest_of_blocks(size, 1)))
     return out
+
+
+def _rest_of_blocks(size: Any, block_size: Any) -> Any:
+    # The loop over the grid is traced even where it has no rounds: an empty array has a block, too.
+    return block_size if size == 0 else -size % core.max_dim(block_size, 1)
 
 
 def _padded(x: Any, m: BlockMapping) -> Any:

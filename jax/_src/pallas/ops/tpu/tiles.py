@@ -8,6 +8,9 @@ import numpy as np
 
 from jax._src.lax import lax
 
+# The score of keys that a query does not see: differences of such scores are finite.
+DEFAULT_MASK_VALUE = -0.7 * float(np.finfo(np.dtype("float32")).max)
+
 
 def product(x: Any, y: Any, contracted: tuple[int, int]) -> Any:
     """Return a product of matrices in float32, over a dimension of each."""

@@ -10,10 +10,10 @@ from jax._src.pallas.ops.tpu.flash_attention.reference import (
     mha_reference_no_custom_vjp as mha_reference_no_custom_vjp,
 )
 from jax._src.pallas.ops.tpu.flash_attention.settings import (
-    DEFAULT_MASK_VALUE as DEFAULT_MASK_VALUE,
     BlockSizes as BlockSizes,
     SegmentIds as SegmentIds,
 )
+from jax._src.pallas.ops.tpu.tiles import DEFAULT_MASK_VALUE as DEFAULT_MASK_VALUE
 
 MIN_BLOCK_SIZE = 128
 NUM_LANES = 128

@@ -15,12 +15,8 @@ from jax._src.pallas.cost_estimate import CostEstimate, estimate_cost
 from jax._src.pallas.ops.tpu.flash_attention import kernels
 from jax._src.pallas.ops.tpu.flash_attention.kernels import Residuals, Settings
 from jax._src.pallas.ops.tpu.flash_attention.reference import mha_reference_no_custom_vjp
-from jax._src.pallas.ops.tpu.flash_attention.settings import (
-    DEFAULT_MASK_VALUE,
-    BlockSizes,
-    SegmentIds,
-)
-from jax._src.pallas.ops.tpu.tiles import column
+from jax._src.pallas.ops.tpu.flash_attention.settings import BlockSizes, SegmentIds
+from jax._src.pallas.ops.tpu.tiles import DEFAULT_MASK_VALUE, column
 
 LANES = 128
 

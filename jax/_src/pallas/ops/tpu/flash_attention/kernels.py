@@ -201,7 +201,8 @@ def forward(
         @when(j == 0)
         def _() -> None:
             acc_ref[...] = zeros(acc_ref.shape, np.float32)
-            m_ref[...] = full(m_ref.shape, -np.inf, np.float32)
+            # Finite: scores may be -inf where the bias is.
+            m_ref[...] = full(m_ref.shape, settings.mask_value, np.float32)
             l_ref[...] = zeros(l_ref.shape, np.float32)
 
         def work(tile: _Tile) -> None:

@@ -13,7 +13,8 @@ from jax._src.lax import lax
 from jax._src.numpy import ufuncs
 from jax._src.numpy.einsum import einsum
 from jax._src.numpy.selecting import where
-from jax._src.pallas.ops.tpu.flash_attention.settings import DEFAULT_MASK_VALUE, SegmentIds
+from jax._src.pallas.ops.tpu.flash_attention.settings import SegmentIds
+from jax._src.pallas.ops.tpu.tiles import DEFAULT_MASK_VALUE
 
 
 def _scores(

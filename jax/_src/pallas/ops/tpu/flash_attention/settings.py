@@ -5,10 +5,6 @@ from __future__ import annotations
 import dataclasses
 from typing import Any, NamedTuple
 
-import numpy as np
-
-DEFAULT_MASK_VALUE = -0.7 * float(np.finfo(np.dtype("float32")).max)
-
 
 class SegmentIds(NamedTuple):
     """Segments of concatenated sequences: a query sees the keys of its own segment.

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from jax._src import dtypes
 from jax._src.api import jit
 from jax._src.core import ShapeDtypeStruct
 from jax._src.lax import lax
@@ -21,6 +22,7 @@ from jax._src.pallas.mosaic.core import CompilerParams, MemorySpace, PrefetchSca
 from jax._src.pallas.ops.tpu.megablox import common
 from jax._src.pallas.ops.tpu.megablox.metadata import (
     GroupMetadata,
+    group_offsets,
     make_group_metadata,
     rows_of_group,
 )
@@ -42,6 +44,10 @@ def _check(lhs: Any, rhs: Any, group_sizes: Any, rhs_dims: int) -> None:
     common.assert_is_supported_dtype(rhs.dtype)
     if group_sizes.dtype != np.int32:
         raise ValueError(f"Expected 32-bit integer 'group_sizes' but got {group_sizes.dtype}.")
+    if group_sizes.ndim != 1 or group_sizes.size == 0:
+        raise ValueError(
+            f"Expected a vector of at least one size for 'group_sizes' but got the shape {group_sizes.shape}."
+        )
 
 
 def _tile_sizes(tiling: Tiling, m: int, k: int, n: int) -> tuple[int, int, int]:
@@ -59,6 +65,8 @@ def _first_group(group_offset: Any) -> Any:
     group_offset = asarray(group_offset)
     if group_offset.shape:
         raise ValueError(f"group_offset must be a ()-shaped array. Got: {group_offset.shape}.")
+    if not dtypes.issubdtype(group_offset.dtype, np.integer):
+        raise ValueError(f"group_offset must be an integer. Got: {group_offset.dtype}.")
     return group_offset.astype(np.int32)
 
 
@@ -152,6 +160,12 @@ def gmm(
     tm, tk, tn = _tile_sizes(tiling, m, k, n)
     tiles_k, tiles_n = cdiv(k, tk), cdiv(n, tn)
     start = _first_group(group_offset)
+    if 0 in (m, k, n):
+        # No step of the grid would write the results.
+        out = zeros((m, n), dtype)
+        if existing_out is None:
+            return out
+        return where(rows_computed(group_sizes, start, num_matrices, m), out, existing_out)
     metadata, count = make_group_metadata(
         group_sizes=group_sizes, m=m, tm=tm, start_group=start, num_nonzero_groups=num_matrices,
         visit_empty_groups=False,
@@ -217,13 +231,13 @@ def gmm(
     )  # fmt: skip
     if is_whole or existing_out is not None:
         return result
-    return where(rows_computed(metadata, start, num_matrices, m), result, zeros((), dtype))
+    return where(rows_computed(group_sizes, start, num_matrices, m), result, zeros((), dtype))
 
 
-def rows_computed(metadata: GroupMetadata, start: Any, num_groups: int, m: int) -> Any:
+def rows_computed(group_sizes: Any, start: Any, num_groups: int, m: int) -> Any:
     """Return which rows are in some groups, [m, 1]."""
     row = lax.expand_dims(arange(m, dtype=np.int32), (1,))
-    offsets = metadata.group_offsets
+    offsets = group_offsets(group_sizes)
     return (row >= offsets[start]) & (row < offsets[start + num_groups])
 
 
@@ -255,9 +269,15 @@ def tgmm(
     if rhs.shape[0] != m:
         raise ValueError(f"lhs has {m} columns, but rhs has {rhs.shape[0]} rows.")
     num_groups = group_sizes.shape[0] if num_actual_groups is None else num_actual_groups
+    if not 0 < num_groups <= group_sizes.shape[0]:
+        raise ValueError(
+            f"{num_actual_groups=} must be in range (0, {group_sizes.shape[0]}], the number of groups."
+        )
     _check_existing(existing_out, (num_groups, k, n), dtype)
     tm, tk, tn = _tile_sizes(tiling, m, k, n)
     start = _first_group(group_offset)
+    if 0 in (m, k, n):
+        return zeros((num_groups, k, n), dtype) if existing_out is None else existing_out
     metadata, count = make_group_metadata(
         group_sizes=group_sizes, m=m, tm=tm, start_group=start, num_nonzero_groups=num_groups,
     )  # fmt: skip

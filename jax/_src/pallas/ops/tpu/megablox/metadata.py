@@ -29,6 +29,11 @@ class GroupMetadata(NamedTuple):
     m_tile_ids: Any
 
 
+def group_offsets(group_sizes: Any) -> Any:
+    """Return the row at which each group starts, and the one after the last."""
+    return concatenate([zeros(1, np.int32), cumsum(group_sizes, dtype=np.int32)])
+
+
 def make_group_metadata(
     *, group_sizes: Any, m: int, tm: int, start_group: Any, num_nonzero_groups: int,
     visit_empty_groups: bool = True,
@@ -48,7 +53,7 @@ def make_group_metadata(
     """
     num_groups = group_sizes.shape[0]
     tiles_m = m // tm
-    offsets = concatenate([zeros(1, np.int32), cumsum(group_sizes, dtype=np.int32)])
+    offsets = group_offsets(group_sizes)
     starts, ends = offsets[:-1], offsets[1:]
     first = ufuncs.minimum(starts // tm, tiles_m - 1)
     tiles = where(

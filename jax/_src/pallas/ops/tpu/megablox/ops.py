@@ -12,7 +12,6 @@ from jax._src.numpy.array_creation import zeros_like
 from jax._src.numpy.selecting import where
 from jax._src.pallas.ops.tpu.megablox import kernels
 from jax._src.pallas.ops.tpu.megablox.kernels import Tiling
-from jax._src.pallas.ops.tpu.megablox.metadata import make_group_metadata
 
 
 @functools.partial(custom_vjp, nondiff_argnums=(3, 4, 7, 8))
@@ -64,11 +63,8 @@ def _backward(
     d_existing = None
     if has_existing:
         # Rows that are computed do not depend on what was there.
-        m, start = lhs.shape[0], 0 if group_offset is None else group_offset
-        metadata, _ = make_group_metadata(
-            group_sizes=group_sizes, m=m, tm=m, start_group=start, num_nonzero_groups=rhs.shape[0]
-        )
-        computed = kernels.rows_computed(metadata, start, rhs.shape[0], m)
+        start = 0 if group_offset is None else group_offset
+        computed = kernels.rows_computed(group_sizes, start, rhs.shape[0], lhs.shape[0])
         d_existing = where(computed, zeros_like(g), g)
     return d_lhs, d_rhs, None, None, d_existing
 

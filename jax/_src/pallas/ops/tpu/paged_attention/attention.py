@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from jax._src import dtypes
 from jax._src.api import jit
 from jax._src.core import ShapeDtypeStruct
 from jax._src.lax import lax
@@ -23,11 +24,10 @@ from jax._src.pallas.mosaic.core import CompilerParams, MemorySpace, PrefetchSca
 from jax._src.pallas.mosaic.semaphore_types import SemaphoreType
 from jax._src.pallas.ops.tpu.paged_attention.copies import PagesCopy
 from jax._src.pallas.ops.tpu.paged_attention.quantization import QuantizedTensor
-from jax._src.pallas.ops.tpu.tiles import product
+from jax._src.pallas.ops.tpu.tiles import DEFAULT_MASK_VALUE, product
 from jax._src.pallas.pallas_call import pallas_call
 from jax._src.pallas.primitives import program_id
 
-DEFAULT_MASK_VALUE = -0.7 * float(np.finfo(np.dtype("float32")).max)
 _MODES = ["kv_head", "batch", None]
 
 
@@ -78,6 +78,8 @@ def _check(q: Any, k_pages: Any, v_pages: Any, lengths: Any, page_indices: Any) 
         raise ValueError("`page_indices` and `q` must have the same batch size")
     if lengths.dtype != np.int32:
         raise ValueError(f"The dtype of `lengths` must be int32. Got {lengths.dtype}")
+    if not dtypes.issubdtype(page_indices.dtype, np.integer):
+        raise ValueError(f"`page_indices` must be integers. Got {page_indices.dtype}")
 
 
 def _cores(sizes: _Sizes, megacore_mode: str | None) -> int:
@@ -130,9 +132,9 @@ def paged_attention(
     batch, heads, depth = q.shape
     kv_heads, _, page, _ = weights[0].shape
     per_sequence = page_indices.shape[1]
-    if per_sequence % pages_per_compute_block:
+    if pages_per_compute_block < 1 or per_sequence % pages_per_compute_block:
         raise ValueError(
-            "pages_per_compute_block must be divisible by pages per sequence. "
+            "pages_per_compute_block must be positive and divide the pages per sequence. "
             f"Got {pages_per_compute_block} and {per_sequence}."
         )
     group = heads // kv_heads

@@ -16,8 +16,7 @@ from jax._src.pallas.ops.tpu.paged_attention.quantization import (
     QuantizedTensor,
     unquantize_from_int8,
 )
-
-MASK_VALUE = -0.7 * float(np.finfo(np.dtype("float32")).max)
+from jax._src.pallas.ops.tpu.tiles import DEFAULT_MASK_VALUE
 
 
 def grouped_query_attention_reference(
@@ -48,6 +47,6 @@ def grouped_query_attention_reference(
     if debug:
         debug_print("scores: {}", s)
     seen = arange(k.shape[2])[None] < seq_lens[:, None]
-    s = where(seen[:, None, None], s, MASK_VALUE)
+    s = where(seen[:, None, None], s, DEFAULT_MASK_VALUE)
     out = einsum("bhgk,bhkd->bhgd", softmax(s), v.astype(np.float32))
     return out.reshape(batch, heads, depth).astype(queries.dtype)

@@ -22,8 +22,7 @@ from jax._src.pallas.mosaic.copies import make_async_copy
 from jax._src.pallas.mosaic.core import CompilerParams, MemorySpace, PrefetchScalarGridSpec
 from jax._src.pallas.mosaic.semaphore_types import SemaphoreType
 from jax._src.pallas.ops.tpu.ragged_paged_attention.checks import static_validate_inputs
-from jax._src.pallas.ops.tpu.ragged_paged_attention.reference import DEFAULT_MASK_VALUE
-from jax._src.pallas.ops.tpu.tiles import product
+from jax._src.pallas.ops.tpu.tiles import DEFAULT_MASK_VALUE, product
 from jax._src.pallas.pallas_call import pallas_call
 from jax._src.pallas.primitives import program_id
 
@@ -67,7 +66,7 @@ def ragged_paged_attention(
       sm_scale: a factor of the scores.
       sliding_window: how many keys up to its own position a query sees; by default all.
       soft_cap: a bound c of the scores: they become c tanh(score / c).
-      mask_value: the score of keys that a query does not see.
+      mask_value: the score of keys that a query does not see; their weight is 0 whatever it is.
       k_scale, v_scale: factors of keys and values.
       num_kv_pages_per_block, num_queries_per_block: how many pages and queries are computed at a time.
       vmem_limit_bytes: how much vector memory the kernel may use.
@@ -84,6 +83,8 @@ def ragged_paged_attention(
         num_queries_per_block=num_queries_per_block, vmem_limit_bytes=vmem_limit_bytes,
     )  # fmt: skip
     tokens, heads, depth = q.shape
+    if tokens == 0:
+        return q
     _, page, combined, _ = kv_pages.shape
     per_sequence = page_indices.shape[1]
     pages = num_kv_pages_per_block or min(per_sequence, max(1, 256 // page))
@@ -136,7 +137,8 @@ def _kernel(
     kv_heads = combined // 2
     group, keys = heads // kv_heads, pages * page
     start = block * rows
-    m_ref[...] = full(m_ref.shape, settings.mask_value, np.float32)
+    # Finite: mask_value may be -inf.
+    m_ref[...] = full(m_ref.shape, DEFAULT_MASK_VALUE, np.float32)
     l_ref[...] = zeros(l_ref.shape, np.float32)
     acc_ref[...] = zeros(acc_ref.shape, np.float32)
 

@@ -13,8 +13,7 @@ from jax._src.numpy.einsum import einsum
 from jax._src.numpy.manipulation.joining import concatenate
 from jax._src.numpy.selecting import where
 from jax._src.pallas.ops.tpu.ragged_paged_attention.checks import static_validate_inputs
-
-DEFAULT_MASK_VALUE = -0.7 * float(np.finfo(np.dtype("float32")).max)
+from jax._src.pallas.ops.tpu.tiles import DEFAULT_MASK_VALUE
 
 
 def ref_ragged_paged_attention(

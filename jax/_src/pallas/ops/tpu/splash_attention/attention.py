@@ -18,10 +18,9 @@ from jax._src.numpy.array_constructors import asarray
 from jax._src.pallas.ops.tpu.splash_attention import block_tables, kernels
 from jax._src.pallas.ops.tpu.splash_attention.block_tables import BlockTable
 from jax._src.pallas.ops.tpu.splash_attention.masks import MultiHeadMask
+from jax._src.pallas.ops.tpu.tiles import DEFAULT_MASK_VALUE
 from jax._src.partition_spec import PartitionSpec
 from jax._src.tree_util import register_pytree_node_class, tree_map
-
-DEFAULT_MASK_VALUE = -0.7 * float(np.finfo(np.dtype("float32")).max)
 
 
 class SegmentIds(NamedTuple):

@@ -13,8 +13,9 @@ from jax._src.numpy import ufuncs
 from jax._src.numpy.array_constructors import asarray
 from jax._src.numpy.manipulation import repeat
 from jax._src.numpy.selecting import where
-from jax._src.pallas.ops.tpu.splash_attention.attention import DEFAULT_MASK_VALUE, SegmentIds
+from jax._src.pallas.ops.tpu.splash_attention.attention import SegmentIds
 from jax._src.pallas.ops.tpu.splash_attention.masks import Mask
+from jax._src.pallas.ops.tpu.tiles import DEFAULT_MASK_VALUE
 from jax._src.transforms.vmap import vmap
 
 

@@ -8,6 +8,6 @@ from jax._src.pallas.ops.tpu.ragged_paged_attention.checks import (
     static_validate_inputs as static_validate_inputs,
 )
 from jax._src.pallas.ops.tpu.ragged_paged_attention.reference import (
-    DEFAULT_MASK_VALUE as DEFAULT_MASK_VALUE,
     ref_ragged_paged_attention as ref_ragged_paged_attention,
 )
+from jax._src.pallas.ops.tpu.tiles import DEFAULT_MASK_VALUE as DEFAULT_MASK_VALUE

@@ -1,7 +1,6 @@
 """Attention that skips blocks of the scores which a mask leaves out."""
 
 from jax._src.pallas.ops.tpu.splash_attention.attention import (
-    DEFAULT_MASK_VALUE as DEFAULT_MASK_VALUE,
     BlockSizes as BlockSizes,
     QKVLayout as QKVLayout,
     SegmentIds as SegmentIds,
@@ -19,3 +18,4 @@ from jax._src.pallas.ops.tpu.splash_attention.reference import (
     make_masked_mha_reference as make_masked_mha_reference,
     make_masked_mqa_reference as make_masked_mqa_reference,
 )
+from jax._src.pallas.ops.tpu.tiles import DEFAULT_MASK_VALUE as DEFAULT_MASK_VALUE
