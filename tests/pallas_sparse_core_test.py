@@ -142,6 +142,21 @@ def test_meshes():
         info = plsc.get_sparse_core_info()
         assert (info.num_cores, info.num_subcores, info.num_lanes) == (2, 16, 8)
         assert plsc.ScalarSubcoreMesh(axis_name="c").num_cores == 2
+    with pytest.raises(ValueError, match="must have positive sizes"):
+        plsc.ScalarSubcoreMesh(axis_name="c", num_cores=0)
+    with pytest.raises(ValueError, match="must have different names"):
+        plsc.VectorSubcoreMesh(
+            core_axis_name="c", subcore_axis_name="c", num_cores=2, num_subcores=4
+        )
+
+
+def test_copies_have_no_derivative():
+    def body(x_ref, o_ref):
+        pltpu.sync_copy(x_ref, o_ref)
+
+    run = pl.kernel(body, like(8), mesh=MESH, interpret=True)
+    with pytest.raises(NotImplementedError, match="Differentiation rule for 'dma_start'"):
+        jax.grad(lambda x: run(x).sum())(jnp.ones(8))
 
 
 def test_parallel_loop():

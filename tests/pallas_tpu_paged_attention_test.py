@@ -138,6 +138,13 @@ def test_errors(change, options, message):
         jax.eval_shape(call, *args)
 
 
+def test_no_sequences():
+    q, k, v, lengths, indices = arguments()
+    with pltpu.force_tpu_interpret_mode(True):
+        out = paged_attention(q[:0], k, v, lengths[:0], indices[:0], pages_per_compute_block=2)
+    assert out.shape == (0, *q.shape[1:])
+
+
 def test_lengths_and_indices_are_integers():
     q, k, v, lengths, indices = arguments()
     with pytest.raises(ValueError, match="must be int32. Got int16"):

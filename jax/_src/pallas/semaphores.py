@@ -49,6 +49,10 @@ class _SemaphoreRules:
     stored_dtype = np.dtype(np.int32)
     allow_conversion = False
 
+    @staticmethod
+    def tangent_dtype(_: Any) -> Any:
+        return dtypes.float0
+
 
 class SemaphoreTy(ExtendedDType):
     """The dtype of a kind of semaphores: one for each scalar class.

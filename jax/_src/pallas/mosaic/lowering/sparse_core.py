@@ -250,9 +250,11 @@ def _fetch_and_add(
 ) -> Any:
     kernel = ctx.kernel
     transforms = tree_unflatten(tree, static_operands(ctx, args, 3))
+    if not transforms or not isinstance(transforms[-1], NDIndexer):
+        raise NotImplementedError(
+            "SparseCores have fetch_and_add of a number at an index, such as ref.at[0]."
+        )
     *before, last = transforms
-    if not isinstance(last, NDIndexer):
-        raise NotImplementedError(f"fetch_and_add of a number at an index, not of {last}.")
     found = squeezed(kernel, view(kernel, ref, before))
     at = [as_i32(kernel, i) for i in last.indices]
     return tpu.fetch_and_add_sync(found.value, at, value, subcore)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import collections
 import dataclasses
 import math
+import operator
 from typing import Any
 
 from jax._src.pallas.mosaic.core import GridDimensionSemantics, MemorySpace
@@ -38,9 +39,20 @@ class _SparseCores:
 
     default_memory_space = MemorySpace.HBM
 
+    def _axes(self) -> list[tuple[str, int]]:
+        raise NotImplementedError
+
+    def __post_init__(self) -> None:
+        axes = self._axes()
+        if len({name for name, _ in axes}) < len(axes):
+            raise ValueError(f"The axes of {self} must have different names.")
+        if any([operator.index(size) < 1 for _, size in axes]):
+            raise ValueError(f"The axes of {self} must have positive sizes.")
+
     @property
     def shape(self) -> collections.OrderedDict[str, int]:
-        raise NotImplementedError
+        """The sizes of the axes by name."""
+        return collections.OrderedDict(self._axes())
 
     @property
     def axis_names(self) -> tuple[str, ...]:
@@ -91,11 +103,8 @@ class VectorSubcoreMesh(_SparseCores):
         GridDimensionSemantics.SUBCORE_PARALLEL,
     )
 
-    @property
-    def shape(self) -> collections.OrderedDict[str, int]:
-        """The sizes of the axes by name."""
-        axes = (self.core_axis_name, self.num_cores), (self.subcore_axis_name, self.num_subcores)
-        return collections.OrderedDict(axes)
+    def _axes(self) -> list[tuple[str, int]]:
+        return [(self.core_axis_name, self.num_cores), (self.subcore_axis_name, self.num_subcores)]
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -114,7 +123,5 @@ class ScalarSubcoreMesh(_SparseCores):
     supported_memory_spaces = (MemorySpace.VMEM_SHARED, MemorySpace.SMEM, MemorySpace.SEMAPHORE)
     dimension_semantics = (GridDimensionSemantics.CORE_PARALLEL,)
 
-    @property
-    def shape(self) -> collections.OrderedDict[str, int]:
-        """The size of the axis by its name."""
-        return collections.OrderedDict([(self.axis_name, self.num_cores)])
+    def _axes(self) -> list[tuple[str, int]]:
+        return [(self.axis_name, self.num_cores)]

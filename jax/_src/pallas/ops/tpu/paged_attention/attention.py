@@ -130,6 +130,8 @@ def paged_attention(
     weights = [x.weight if isinstance(x, QuantizedTensor) else x for x in (k_pages, v_pages)]
     _check(q, *weights, lengths, page_indices)
     batch, heads, depth = q.shape
+    if batch == 0:
+        return q
     kv_heads, _, page, _ = weights[0].shape
     per_sequence = page_indices.shape[1]
     if pages_per_compute_block < 1 or per_sequence % pages_per_compute_block:
