@@ -267,7 +267,7 @@ def test_generators_by_module():
         module = importlib.import_module(f"jax._src.random.{name}")
         short = name.removesuffix("2x32") if name == "threefry2x32" else name
         seed, bits = (getattr(module, f"{short}_{f}") for f in ("seed", "random_bits"))
-        raw = seed(jnp.int32(5))
+        raw = seed(seed=jnp.int32(5))
         np.testing.assert_array_equal(raw, jax.random.key_data(jax.random.key(5, impl=name)))
         assert bits is prng.find_impl(name).random_bits
 

@@ -52,8 +52,8 @@ def _generator(
         ndim = words[0].ndim
         return lax.concatenate([lax.expand_dims(w, (ndim,)) for w in words[:key_size]], ndim)
 
-    def seed(value):
-        words, zero = seed_words(value), np.uint32(0)
+    def seed(seed):
+        words, zero = seed_words(seed), np.uint32(0)
         if seed_is_key:
             return key_of(block([*words, *[zero] * (key_size - 2)], first=[zero]))
         return key_of(block([zero] * key_size, first=words))

@@ -192,9 +192,9 @@ def seed_words(value):
     return high, lax.convert_element_type(value, np.uint32)
 
 
-def seed(value):
+def seed(seed):
     """Create a raw key of shape (2,) from an integer scalar."""
-    return lax.concatenate([lax.reshape(w, (1,)) for w in seed_words(value)], 0)
+    return lax.concatenate([lax.reshape(w, (1,)) for w in seed_words(seed)], 0)
 
 
 def split(key, shape):
