@@ -38,6 +38,10 @@ def test_counters():
     with jtu.count_device_put() as puts:
         jax.device_put(np.float32(2))
     assert puts() == 1
+    with jtu.count_primitive_compiles() as compiled:
+        jax.lax.neg(x), jax.lax.neg(np.ones(2, np.float32)), jax.lax.neg(x)
+        jax.lax.broadcast(x, (2,)), jax.lax.broadcast(x, (3,))
+    assert compiled() == 3
     with jtu.assert_num_jit_and_pmap_compilations(0):
         f(x)
     with pytest.raises(AssertionError, match="exactly 2 XLA compilations, but executed 1"):
@@ -217,6 +221,23 @@ def test_what_cases_accept():
         self._CompileAndCheck(jnp.sin, lambda: [jnp.ones(next(sizes))])
 
     assert len(run_case(retraced).failures) == 1
+
+    def retraced_where_compilations_are_not_checked(self):
+        sizes = iter([2, 3])
+        inputs = lambda: [jnp.ones(next(sizes))]
+        self._CompileAndCheck(jnp.sin, inputs, check_cache_misses=False)
+
+    assert len(run_case(retraced_where_compilations_are_not_checked).failures) == 1
+
+    def other_operations_at_each_call(self, **kwargs):
+        sizes = iter(range(50, 60))
+        fun = lambda x: x + lax.broadcast(x[0], (next(sizes),))[0]
+        self._CompileAndCheck(fun, lambda: [jnp.ones(3)], **kwargs)
+
+    result = run_case(other_operations_at_each_call)
+    assert "Compilation detected during second call" in result.failures[0][1]
+    unchecked = lambda self: other_operations_at_each_call(self, check_cache_misses=False)
+    assert run_case(unchecked).wasSuccessful()
 
 
 def test_defaults_of_cases():

@@ -32,7 +32,7 @@ from jax._src.special_values import (
     check_special_array as check_special_array,
     needs_check_special as needs_check_special,
 )
-from jax._src.util import register_cache
+from jax._src.util import register_cache, test_event
 
 # Primitives
 
@@ -64,6 +64,7 @@ def _compile_primitive(primitive: Primitive, params: dict[str, Any]) -> Callable
         call = owner._cache.get(key) or compile_on_jaxpr(owner, key, run, primitive.name)
         return call
     run._apply_primitive = True  # type: ignore[attr-defined]
+    test_event("operation_compiled")
     call = late.compile_eager(run, primitive.name)
     cache = primitive.eager_cache
     if len(cache) >= _MAX_PROGRAMS:
@@ -88,7 +89,9 @@ def compile_alone(run: Callable, name: str) -> Callable:
     return late.compile_eager(run, name)
 
 
-class _EagerPrograms:
+class EagerPrograms:
+    """The programs of all primitives, as one cache."""
+
     @staticmethod
     def cache_clear() -> None:
         for primitive in list(_compiled_primitives):
@@ -96,7 +99,7 @@ class _EagerPrograms:
         _compiled_primitives.clear()
 
 
-register_cache(_EagerPrograms, "eager primitives")
+register_cache(EagerPrograms, "eager primitives")
 
 late.apply_primitive = apply_primitive
 

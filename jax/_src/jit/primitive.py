@@ -11,7 +11,6 @@ from jax._src import (
     source_info_util,
     special_values,
     traceback_util,
-    util,
 )
 from jax._src.core import ClosedJaxpr, Primitive
 from jax._src.interpreters import lojax, mlir, partial_eval as pe, pxla
@@ -80,8 +79,6 @@ def call_compiled(
     key = (kind, pxla.placement_key(args), _hashable_params(params), config.trace_context())
     executable = cache.get(key)
     if executable is None:
-        if is_operation:
-            util.test_event("operation_compiled")
         computation = lower(params, args, transform=transform)
         mesh = mesh_of_operands(computation.mesh, args)
         if mesh is not None:

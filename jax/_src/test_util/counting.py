@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import jax
-from jax._src import array_impl, compiler, config, core, monitoring, util
+from jax._src import array_impl, compiler, config, core, dispatch, monitoring, util
 from jax._src.device_put import values
 from jax._src.interpreters import partial_eval as pe
 from jax._src.lib import _jax
@@ -130,7 +130,8 @@ def count_compilation_after_persistent_cache_miss():
 
 
 def count_primitive_compiles():
-    """Count operations that are compiled to be run by themselves."""
+    """Count operations that are run by themselves, once for all calls with the same parameters."""
+    dispatch.EagerPrograms.cache_clear()
     return count_events("operation_compiled")()
 
 

@@ -305,30 +305,38 @@ class JaxTestCase(parameterized.TestCase):
         atol=None,
         check_cache_misses=True,
     ):
-        """Assert that a function gives the same results eagerly and under `jit`, traced once."""
+        """Assert that a function gives the same results eagerly and under `jit`, traced once.
+
+        With `check_cache_misses` a second eager call may not run operations with other parameters.
+        """
         args = args_maker()
 
         def wrapped_fun(*args):
             self.assertTrue(python_should_be_executing)
             return fun(*args)
 
-        def check(expected, compiled):
+        def check(expected, found):
             self.assertAllClose(
-                expected, compiled, check_dtypes=check_dtypes, atol=atol or tol, rtol=rtol or tol
+                expected, found, check_dtypes=check_dtypes, atol=atol or tol, rtol=rtol or tol
             )
 
         python_should_be_executing = True
         python_ans = fun(*args)
         cfun = jax.jit(wrapped_fun)
         monitored_ans = cfun(*args)
-        python_should_be_executing = not check_cache_misses
+        if check_cache_misses:
+            with counting.count_events("operation_compiled")() as compiled:
+                fun(*args)
+            message = f"Compilation detected during second call of {fun} in op-by-op mode."
+            self.assertEqual(compiled(), 0, message)
+        python_should_be_executing = False
         compiled_ans = cfun(*args)
         check(python_ans, monitored_ans)
         check(python_ans, compiled_ans)
         args = args_maker()
         python_should_be_executing = True
         python_ans = fun(*args)
-        python_should_be_executing = not check_cache_misses
+        python_should_be_executing = False
         check(python_ans, cfun(*args))
 
     def _CheckAgainstNumpy(
