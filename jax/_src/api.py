@@ -1,6 +1,5 @@
 """The public transformations: `jit`, `make_jaxpr` and, by name, those of `jax._src.transforms`."""
 
-import gc
 from collections.abc import Callable, Sequence
 from contextlib import contextmanager
 from typing import Any
@@ -236,7 +235,6 @@ def _in_scope(name, fun, args, kwargs):
 def clear_caches() -> None:
     """Forget everything cached: traces, lowerings and compiled programs."""
     clear_all_caches()
-    gc.collect()  # programs are in cycles of references
 
 
 # Names that outside code imports; `device_put` and `GradRef` above are two more.
