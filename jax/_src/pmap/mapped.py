@@ -175,22 +175,26 @@ class _Pmap(jitted.Jitted):
         if mesh is not None:  # each call needs Python, to convert arguments and results
             args, kwargs = self._over_processes(mesh, args, kwargs, processes.to_global)
             return tree_map(processes.to_local, self._call(args, kwargs)[0]), None, False
-        result, fastpath = self._call(args, kwargs)
-        return result, fastpath, asks_again(fastpath)
+        return self._call(args, kwargs)
 
-    def _call(self, args, kwargs) -> tuple[Any, Any]:
-        """Run the compiled program; returns the result, and the data for native calls or None."""
+    def _call(self, args, kwargs) -> tuple[Any, Any, bool]:
+        """Run the compiled program.
+
+        Returns:
+          The result, the data for native calls or None, and whether to ask for them again.
+        """
         entry, flat = self.trace_call(args, kwargs)
         core.check_eval_args([*entry.consts, *flat])
         params = entry.params
         placed = [_placed(x, s) for x, s in zip(flat, params["in_shardings"][len(entry.consts) :])]
         outs, executable = call_compiled([*entry.consts, *placed], params, self.transform)
         result = tree_unflatten(entry.out_tree, outs)
+        again = asks_again(executable)
         fastpath = None
         # Native code cannot move arrays between devices.
         if not entry.consts and all([x is y for x, y in zip(flat, placed)]):
             fastpath = pxla.fastpath_data(executable, outs, entry.out_tree, flat)
-        return result, fastpath
+        return result, fastpath, again and fastpath is None
 
     @traceback_util.api_boundary
     def _call_uncompiled(self, args, kwargs) -> Any:
