@@ -19,6 +19,7 @@ from jax._src import (
     config,
     core,
     custom_derivatives,
+    error_check,
     pjit,
     test_util,
     xla_bridge,
@@ -29,7 +30,7 @@ from jax._src.cudnn import (
     scaled_matmul_stablehlo,
 )
 from jax._src.interpreters import partial_eval as pe, pxla
-from jax._src.numpy import hijax
+from jax._src.numpy import error as numpy_error, hijax
 from jax._src.random import prng
 from jax._src.tree_util.flat_tree import FlatTree
 from jax.interpreters import ad
@@ -95,6 +96,38 @@ def test_referents():
     seen = []
     jax.jit(lambda x: seen.append(core.get_referent(x) is x) or x)(1.0)
     assert seen == [True] and core.get_referent(3) == 3
+
+
+def test_checks_of_errors():
+    """What is found, by category, is as with the reference."""
+
+    def found(check, *args):
+        check(*args)
+        try:
+            error_check.raise_if_error()
+        except error_check.JaxValueError as e:
+            return str(e).splitlines()[0]
+
+    nan, zero = jnp.array([1.0, np.nan]), jnp.array([0, 1])
+    gather = lambda *i: found(numpy_error._check_precondition_oob_gather, (3, 5), jnp.array(i))
+    for chosen in ({}, {"nan": "raise"}, {"divide": "raise"}, {"oob": "raise"}):
+        with numpy_error.error_checking_behavior(**chosen):
+            outcomes = [
+                found(numpy_error._set_error_if_nan, nan),
+                found(numpy_error._set_error_if_divide_by_zero, zero),
+                gather(2, 3),
+                found(numpy_error._set_error_if_with_category, nan > 0, "words", "oob"),
+            ]
+            raised = [o is not None for o in outcomes]
+            assert raised == ["nan" in chosen, "divide" in chosen, *["oob" in chosen] * 2]
+            assert found(numpy_error._set_error_if_with_category, nan > 0, "words") == "words"
+    with numpy_error.error_checking_behavior(all="raise"):
+        assert found(numpy_error._set_error_if_nan, zero) is None and gather(2, -3) is None
+        assert found(numpy_error._set_error_if_divide_by_zero, nan) is None
+        assert gather(-4) == "Out of bounds encountered before calling `lax.gather`"
+    for category in ("nan", "other"):
+        with pytest.raises(ValueError, match=category):
+            numpy_error._is_category_disabled(category)
 
 
 def test_specs_keep_the_explicit_axes():

@@ -45,6 +45,40 @@ def set_error_if_out_of_bounds(index: Any, wrap: bool, size: int) -> None:
     set_error_if(bad, "Out of bounds index encountered")
 
 
+# Names that outside code imports; `jax.numpy` looks at the options itself.
+
+
+def _is_category_disabled(category: Category | None) -> bool:
+    if category in ("nan", "divide"):
+        checks = {"nan": "_set_error_if_nan", "divide": "_set_error_if_divide_by_zero"}
+        raise ValueError(f"{category} is not a category of messages: use `{checks[category]}`.")
+    if category not in ("oob", None):
+        raise ValueError(f"Invalid category: {category}")
+    return category is not None and _OPTIONS[category].value == "ignore"
+
+
+def _set_error_if_with_category(pred: Any, /, msg: str, category: Category | None = None) -> None:
+    if not _is_category_disabled(category):
+        set_error_if(pred, msg)
+
+
+def _set_error_if_nan(pred: Any, /) -> None:
+    if _OPTIONS["nan"].value != "ignore":
+        set_error_if_nan(pred)
+
+
+def _set_error_if_divide_by_zero(pred: Any, /) -> None:
+    if _OPTIONS["divide"].value != "ignore":
+        set_error_if_divide_by_zero(pred)
+
+
+def _check_precondition_oob_gather(shape: tuple[int, ...], gather_indices: Any) -> None:
+    """Records an error if an index is outside the smallest dimension, as with PyPI's jax."""
+    if shape and not _is_category_disabled("oob"):
+        bad = outside(gather_indices, -min(shape), min(shape) - 1)
+        set_error_if(bad, "Out of bounds encountered before calling `lax.gather`")
+
+
 class error_checking_behavior:
     """Context manager that chooses which errors of `jax.numpy` are recorded for `raise_if_error`.
 
