@@ -515,6 +515,33 @@ WITHOUT_ROW = {
     ),
     **dict.fromkeys(
         (
+            "matmul_acc_lhs",
+            "matmul_pop",
+            "matmul_push_rhs",
+            "with_memory_space_constraint",
+        ),
+        "are for kernels for TPUs, and for their operands: pallas_tpu_random_test.py",
+    ),
+    **dict.fromkeys(
+        (
+            "all_reduce_ffs",
+            "all_reduce_population_count",
+            "fetch_and_add",
+            "load_at",
+            "masked_cummax",
+            "masked_cumsum",
+            "masked_sort",
+            "pack",
+            "parallel_rounds",
+            "scan_count",
+            "store_at",
+            "subcore_barrier",
+            "unpack",
+        ),
+        "are for kernels for SparseCores: pallas_sparse_core_test.py",
+    ),
+    **dict.fromkeys(
+        (
             "get_global",
             "semaphore_read",
             "semaphore_signal",

@@ -575,8 +575,8 @@ class CompilerTest(parameterized.TestCase):
                         1 / 0  # noqa: B018
 
     def test_detailed_logging(self):
-        self.assertEqual(compiler._count_operations(self.module.operation, 100), 3)
-        self.assertEqual(compiler._count_operations(self.module.operation, 2), 2)
+        self.assertEqual(compiler.count_operations(self.module.operation, 100), 3)
+        self.assertEqual(compiler.count_operations(self.module.operation, 2), 2)
         with mock.patch.object(config.compiler_detailed_logging_min_ops, "value", 3):
             self.assertTrue(compiler.use_detailed_logging(self.module))
         with mock.patch.object(config.compiler_detailed_logging_min_ops, "value", 4):
