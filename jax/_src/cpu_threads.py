@@ -18,9 +18,8 @@ from jax._src import config, hardware_utils
 
 _POOL_SIZE = "NPROC"  # the variable from which XLA takes the size of its pool
 _TASKS = pathlib.Path("/proc/self/task")
-_PROCESSOR = (
-    36  # the field of a thread's `stat`, counted behind its name, that says on which core it ran
-)
+# The field of a thread's `stat`, counted behind its name, that says on which core it ran
+_PROCESSOR = 36
 
 
 def num_threads() -> int | None:
@@ -32,6 +31,13 @@ def num_threads() -> int | None:
         return None
     usable = hardware_utils.num_usable_cores()
     return usable if usable < hardware_utils.num_cores_in_affinity() else None
+
+
+def pool_size() -> int:
+    """The number of threads that the backend has, or is to have, if it has no more devices."""
+    text = os.environ.get(_POOL_SIZE, "")
+    own = int(text) if text.isdigit() else 0
+    return num_threads() or own or hardware_utils.num_cores_in_affinity()
 
 
 @contextmanager

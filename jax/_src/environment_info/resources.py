@@ -10,7 +10,7 @@ import shutil
 import tempfile
 from collections.abc import Iterator
 
-from jax._src import compilation_cache, config, hardware_utils, xla_bridge
+from jax._src import compilation_cache, config, cpu_threads, hardware_utils, xla_bridge
 from jax._src.environment_info.findings import Finding, error, note, ok, warning
 
 _GIGABYTE = 1e9
@@ -101,12 +101,13 @@ def check_threads() -> Iterator[Finding]:
     topic = "threads"
     cores = os.cpu_count() or 1
     usable = hardware_utils.num_cores_in_affinity()
-    found = f"{usable} of {cores} cores may be used"
-    yield ok(topic, found) if usable == cores else note(topic, f"{found}: XLA makes a thread each")
+    threads = cpu_threads.pool_size()
+    found = f"{usable} of {cores} cores may be used, XLA makes {threads} threads"
+    yield ok(topic, found) if usable == cores == threads else note(topic, found)
     quota = hardware_utils.cpu_quota()
     if quota is not None and quota < usable:
         usable = hardware_utils.num_usable_cores()
-        yield note(topic, f"the container's limit is {quota:g} cores: XLA makes {usable} threads")
+        yield note(topic, f"the container's limit is {quota:g} cores")
     if (chosen := config.cpu_num_threads.value) > usable:
         yield warning(
             topic,

@@ -35,7 +35,7 @@ from jax._src.core import (
 )
 from jax._src.core.jaxpr import DebugInfo, fun_source_info
 from jax._src.interpreters import partial_eval as pe, pxla
-from jax._src.jit.primitive import asks_again, call_compiled, jit_p, lower, pjit_p as pjit_p
+from jax._src.jit.primitive import call_compiled, jit_p, lower, native_call_data, pjit_p as pjit_p
 from jax._src.late_binding import late
 from jax._src.layout import Format, Layout
 from jax._src.lib import _jax, jax_jit
@@ -348,11 +348,7 @@ class Jitted:
             return tree_unflatten(entry.out_tree, outs), None, False
         outs, executable = call_compiled(flat, entry.params, self.transform, self.is_operation)
         result = tree_unflatten(entry.out_tree, outs)
-        again = asks_again(executable)
-        fastpath = None
-        if not entry.consts:
-            fastpath = pxla.fastpath_data(executable, outs, entry.out_tree, flat)
-        return result, fastpath, again and fastpath is None
+        return result, *native_call_data(executable, outs, entry.out_tree, flat, not entry.consts)
 
 
 class TracedFunction:

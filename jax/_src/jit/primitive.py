@@ -128,10 +128,25 @@ def _run_measured(executable: Any, args: list, params: dict, key: tuple) -> tupl
     return outs, None if profiler.is_enabled() and not profiler.is_fdo_consumed() else executable
 
 
-def asks_again(executable: Any) -> bool:
-    """Whether a native callable that gets no program now is to ask for one at the next call."""
+def native_call_data(
+    executable: Any, outs: list, tree: Any, args: Any, may_be_native: bool = True
+) -> tuple[Any, bool]:
+    """What a native callable needs to run a program by itself, after a run of it.
+
+    Args:
+      executable: the program, or None if it was for that call only.
+      outs: its flat results.
+      tree: the tree of results.
+      args: its flat arguments.
+      may_be_native: whether these arguments could be those of a native call.
+
+    Returns:
+      The data, or None, and whether the callable is to ask for them again at the next call.
+    """
+    # Read first: the program may become final before the data are made, which then are None for good.
     is_final = executable is None or executable.is_final
-    return not is_final or config.enable_pgle.value
+    data = pxla.fastpath_data(executable, outs, tree, args) if may_be_native else None
+    return data, data is None and (not is_final or config.enable_pgle.value)
 
 
 def _latencies() -> Any:
@@ -179,9 +194,7 @@ def _eager_call(params: dict):
             core.check_eval_args(args)
             outs, executable = call_compiled(list(args), dict(kept, jaxpr=jaxpr()))
             tree = tree_structure(list(outs))
-            again = asks_again(executable)
-            fastpath = pxla.fastpath_data(executable, outs, tree, args)
-            return list(outs), fastpath, again and fastpath is None
+            return list(outs), *native_call_data(executable, outs, tree, args)
 
         call = cache[key] = _jax.pjit(
             params["name"], None, cache_miss, [], [], (), dispatch_registry, pxla.shard_arg_fallback

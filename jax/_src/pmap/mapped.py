@@ -13,9 +13,9 @@ from jax._src import api_util, core, traceback_util, xla_bridge as xb
 from jax._src.array_impl import ArrayImpl
 from jax._src.core import eval_trace, trace_ctx
 from jax._src.device_put.values import REUSE, device_put_value
-from jax._src.interpreters import batching, partial_eval as pe, pxla
+from jax._src.interpreters import batching, partial_eval as pe
 from jax._src.jit import jitted
-from jax._src.jit.primitive import asks_again, call_compiled, jit_p
+from jax._src.jit.primitive import call_compiled, jit_p, native_call_data
 from jax._src.lax import lax, slicing
 from jax._src.mesh import Mesh, get_abstract_mesh
 from jax._src.named_sharding import NamedSharding
@@ -189,12 +189,9 @@ class _Pmap(jitted.Jitted):
         placed = [_placed(x, s) for x, s in zip(flat, params["in_shardings"][len(entry.consts) :])]
         outs, executable = call_compiled([*entry.consts, *placed], params, self.transform)
         result = tree_unflatten(entry.out_tree, outs)
-        again = asks_again(executable)
-        fastpath = None
         # Native code cannot move arrays between devices.
-        if not entry.consts and all([x is y for x, y in zip(flat, placed)]):
-            fastpath = pxla.fastpath_data(executable, outs, entry.out_tree, flat)
-        return result, fastpath, again and fastpath is None
+        may_be_native = not entry.consts and all([x is y for x, y in zip(flat, placed)])
+        return result, *native_call_data(executable, outs, entry.out_tree, flat, may_be_native)
 
     @traceback_util.api_boundary
     def _call_uncompiled(self, args, kwargs) -> Any:

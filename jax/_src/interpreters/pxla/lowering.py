@@ -202,8 +202,8 @@ class MeshComputation:
                 "to compile it, or use jax.export."
             )
         lowered = self._lowered
-        tiered = may_improve and tiers.are_wanted(lowered.module, info, placement, options)
         with self._module.compiling:
+            tiered = may_improve and tiers.are_wanted(lowered.module, info, placement, options)
             if info.const_args or lowered.keepalive or lowered.host_callbacks:
                 return compile_lowered(lowered, info, placement, options, pgle_profiler, tiered)
             key = self._executable_key(info, placement, options)
