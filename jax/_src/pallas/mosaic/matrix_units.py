@@ -102,14 +102,14 @@ def matmul_pop(acc_addr: int, shape: tuple[int, int], dtype: Any, mxu_index: int
         raise ValueError(
             f"Only float32 and int32 accumulators are supported, got {dtypes.dtype_name(dtype)}"
         )
-    shape = tuple([_number(d, "shape") for d in shape])  # type: ignore[assignment]
-    if len(shape) != 2 or shape[0] % SUBLANES:
+    sizes = tuple([_number(d, "shape") for d in shape])
+    if len(sizes) != 2 or sizes[0] % SUBLANES:
         raise ValueError(
-            f"matmul_pop returns two dimensions, with a multiple of {SUBLANES} rows, not {shape}."
+            f"matmul_pop returns two dimensions, with a multiple of {SUBLANES} rows, not {sizes}."
         )
     return matmul_pop_p.bind(
         acc_addr=_number(acc_addr, "acc_addr"),
-        shape=shape,
+        shape=sizes,
         dtype=dtype,
         mxu_index=_number(mxu_index, "mxu_index"),
     )

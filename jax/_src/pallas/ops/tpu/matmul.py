@@ -11,12 +11,12 @@ from jax._src import dtypes
 from jax._src.api import jit
 from jax._src.core import ShapeDtypeStruct
 from jax._src.lax import lax
-from jax._src.numpy.array_creation import zeros, zeros_like
-from jax._src.numpy.selecting import where
+from jax._src.numpy.array_creation import zeros
 from jax._src.pallas.blocks import BlockSpec
 from jax._src.pallas.grids import GridSpec
 from jax._src.pallas.helpers import cdiv, when
 from jax._src.pallas.mosaic.core import CompilerParams, MemorySpace
+from jax._src.pallas.ops.tpu.tiles import before_end
 from jax._src.pallas.pallas_call import pallas_call
 from jax._src.pallas.primitives import num_programs, program_id
 
@@ -67,10 +67,8 @@ def matmul(
 
         blocks = [x_ref[...], y_ref[...]]
         if k % block_k:
-            # What is beyond the ends has no value.
-            inside = [lax.broadcasted_iota(np.int32, b.shape, 1 - i) for i, b in enumerate(blocks)]
             left = k - step * block_k
-            blocks = [where(at < left, b, zeros_like(b)) for at, b in zip(inside, blocks)]
+            blocks = [before_end(b, left, 1 - i) for i, b in enumerate(blocks)]
         if not integers and x.dtype != y.dtype:
             blocks = [b.astype(np.float32) for b in blocks]
         dims = (((1,), (0,)), ((), ()))

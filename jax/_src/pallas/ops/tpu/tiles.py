@@ -7,6 +7,8 @@ from typing import Any
 import numpy as np
 
 from jax._src.lax import lax
+from jax._src.numpy.array_creation import zeros_like
+from jax._src.numpy.selecting import where
 
 # The score of keys that a query does not see: differences of such scores are finite.
 DEFAULT_MASK_VALUE = -0.7 * float(np.finfo(np.dtype("float32")).max)
@@ -21,3 +23,8 @@ def product(x: Any, y: Any, contracted: tuple[int, int]) -> Any:
 def column(x: Any) -> Any:
     """Return a number for each row as the matrix of one column that kernels have."""
     return lax.expand_dims(x, (x.ndim,))
+
+
+def before_end(x: Any, size: Any, axis: int) -> Any:
+    """Replace what is beyond the end of an array, `size` elements along an axis of the tile, by zeros: it has no value."""
+    return where(lax.broadcasted_iota(np.int32, x.shape, axis) < size, x, zeros_like(x))

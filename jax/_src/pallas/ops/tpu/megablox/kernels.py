@@ -13,7 +13,7 @@ from jax._src.api import jit
 from jax._src.core import ShapeDtypeStruct
 from jax._src.lax import lax
 from jax._src.numpy.array_constructors import asarray
-from jax._src.numpy.array_creation import arange, zeros, zeros_like
+from jax._src.numpy.array_creation import arange, zeros
 from jax._src.numpy.selecting import where
 from jax._src.pallas.blocks import BlockSpec
 from jax._src.pallas.cost_estimate import CostEstimate
@@ -26,7 +26,7 @@ from jax._src.pallas.ops.tpu.megablox.metadata import (
     make_group_metadata,
     rows_of_group,
 )
-from jax._src.pallas.ops.tpu.tiles import product
+from jax._src.pallas.ops.tpu.tiles import before_end, product
 from jax._src.pallas.pallas_call import pallas_call
 from jax._src.pallas.primitives import num_programs, program_id
 
@@ -79,11 +79,6 @@ def _check_existing(existing_out: Any, shape: tuple[int, ...], dtype: Any) -> No
         raise ValueError(
             f"Existing output should have the shape {shape}, but has {existing_out.shape}."
         )
-
-
-def _below(x: Any, size: Any, axis: int) -> Any:
-    """Replace what is beyond the end of an array: it has no value."""
-    return where(lax.broadcasted_iota(np.int32, x.shape, axis) < size, x, zeros_like(x))
 
 
 def _scalars(metadata: GroupMetadata, start: Any) -> tuple[Any, ...]:
@@ -193,8 +188,8 @@ def gmm(
 
         x, y = lhs_ref[...], rhs_ref[...]
         if k % tk:
-            x = _below(x, k - k_i * tk, 1)
-            y = _below(y, k - k_i * tk, int(transpose_rhs))
+            x = before_end(x, k - k_i * tk, 1)
+            y = before_end(y, k - k_i * tk, int(transpose_rhs))
         axes = (1, int(transpose_rhs))
         acc_ref[...] += product(x.astype(input_dtype), y.astype(input_dtype), axes)
 

@@ -15,7 +15,7 @@ from jax._src.lax import lax
 from jax._src.lax.control_flow import fori_loop
 from jax._src.lax.lax import cummin
 from jax._src.numpy import ufuncs
-from jax._src.numpy.array_creation import arange, full, zeros, zeros_like
+from jax._src.numpy.array_creation import arange, full, zeros
 from jax._src.numpy.selecting import where
 from jax._src.pallas.blocks import BlockSpec
 from jax._src.pallas.helpers import when
@@ -24,7 +24,7 @@ from jax._src.pallas.mosaic.core import CompilerParams, MemorySpace, PrefetchSca
 from jax._src.pallas.mosaic.semaphore_types import SemaphoreType
 from jax._src.pallas.ops.tpu.paged_attention.copies import PagesCopy
 from jax._src.pallas.ops.tpu.paged_attention.quantization import QuantizedTensor
-from jax._src.pallas.ops.tpu.tiles import DEFAULT_MASK_VALUE, product
+from jax._src.pallas.ops.tpu.tiles import DEFAULT_MASK_VALUE, before_end, product
 from jax._src.pallas.pallas_call import pallas_call
 from jax._src.pallas.primitives import program_id
 
@@ -272,8 +272,7 @@ def _kernel(
         p, scale = ufuncs.exp(s - m), ufuncs.exp(m_old - m)
         m_ref[...] = m
         l_ref[...] = l_ref[...] * scale + p.sum(1, keepdims=True)
-        # Rows after the end of a sequence may have no values.
-        v = where(lax.broadcasted_iota(np.int32, v.shape, 0) < left, v, zeros_like(v))
+        v = before_end(v, left, 0)
         acc_ref[...] = acc_ref[...] * scale + product(p.astype(v.dtype), v, (1, 0))
         slot_ref[0] = other
 
