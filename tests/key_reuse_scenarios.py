@@ -384,3 +384,70 @@ def _():
     k = key()
     f = jax.jit(lambda x: x + uniform(k))
     return f(1.0), f(2.0)
+
+
+# Signatures, applied to calls
+
+
+def keys_used(used=False, shape=()):
+    k = split(key(), shape) if shape else key()
+    k._consumed = used
+    return k
+
+
+MASKS = {
+    "all": True,
+    "none": False,
+    "first": np.array([True, False, False]),
+    "others": np.array([False, True, True]),
+}
+
+
+def check_call(sink, used):
+    k = keys_used(used, 3)
+    try:
+        _core.KeyReuseSignature(_core.Sink(0, sink)).check_signature(k)
+    except jax.errors.KeyReuseError:
+        return "a key is used twice"
+
+
+@CASES.define
+def checks_of_calls():
+    return {f"{s} {u}": check_call(MASKS[s], MASKS[u]) for s in MASKS for u in MASKS}
+
+
+@CASES.define
+def checks_of_other_arguments():
+    consumes = _core.KeyReuseSignature(_core.Sink(0)).check_signature
+    consumes(1.0), consumes(random.PRNGKey(0)), consumes(key(), keys_used(True))
+    _core.KeyReuseSignature(_core.Forward(0, 0), _core.Source(0)).check_signature(keys_used(True))
+
+
+def updated(marks, ins, outs):
+    _core.KeyReuseSignature(*marks).update_consumption(ins, outs)
+    states = [getattr(x, "_consumed", None) for x in (*ins, *outs)]
+    return [None if x is None else np.asarray(x) for x in states]
+
+
+@CASES.define
+def consumption_after_calls():
+    sink, source, forward = _core.Sink, _core.Source, _core.Forward(0, 0)
+    used, new, some = (lambda: keys_used(True)), keys_used, (lambda u: keys_used(MASKS[u], 3))
+    return [
+        updated([], [new(), used()], [new(), used(), 1.0]),
+        updated([sink(0), source(1)], [new()], [new(), used()]),
+        updated([forward], [used()], [new()]) + updated([forward], [new()], [used()]),
+        updated([sink(0), forward], [new()], [new()]),
+        updated([sink(0)], [1.0], [jnp.ones(2)]),
+        [updated([sink(0, MASKS[s])], [some(u)], [some(u)]) for s in MASKS for u in MASKS],
+        [updated([source(0, MASKS[s])], [], [some("first")]) for s in MASKS],
+        updated([forward], [some("first")], [some("none")]),
+    ]
+
+
+@CASES.define
+def texts_of_signatures():
+    signature, some = _core.KeyReuseSignature, MASKS["first"]
+    parts = _core.Sink(0), _core.Sink(2, False), _core.Source(1, some), _core.Forward(0, 1)
+    block = _core.Source(0, np.eye(2, dtype=bool))
+    return [repr(signature()), str(signature(parts[0])), repr(signature(*parts)), repr(block)]

@@ -69,12 +69,22 @@ class TestSignatures:
         mask = np.array([True, False])
         assert Sink(0) == Sink(0, np.array([True, True])) != Source(0)
         assert Sink(0, mask) == Sink(0, mask.copy()) != Sink(0)
-        assert repr(Sink(1, mask)) == "Sink(1, [True, False])"
+        assert repr(Sink(1, mask)) == "Sink(1, [ True False])"
         a = KeyReuseSignature(Sink(0), Forward(0, 1))
         assert a == KeyReuseSignature(Forward(0, 1), Sink(0)) and len({a, KeyReuseSignature()}) == 2
         assert repr(a) == "KeyReuseSignature(Sink(0), Forward(0, 1))"
+        assert repr(KeyReuseSignature(Sink(0))) == "KeyReuseSignature(Sink(0),)"
         with pytest.raises(AttributeError, match="cannot be changed"):
             Sink(0).idx = 1
+
+    def test_messages_of_checks_of_calls(self):
+        used = key()
+        used._consumed = True
+        check_call = KeyReuseSignature(Sink(0)).check_signature
+        with pytest.raises(KeyReuseError, match="passed to function at index 0\n"):
+            check_call(used)
+        with pytest.raises(KeyReuseError, match="passed to draw at index 0 in a loop\n"):
+            check_call(used, funcname="draw", context="in a loop")
 
     def test_operations_without_a_rule_make_new_keys(self):
         both = lambda a, b: lax.select(True, a, b)

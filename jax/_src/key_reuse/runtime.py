@@ -9,7 +9,7 @@ from jax._src import source_info_util, traceback_util
 from jax._src.core import typeof
 from jax._src.key_reuse import rules as _rules  # noqa: F401 - sets the rules of primitives
 from jax._src.key_reuse.analysis import REMEDY, is_keys, jaxpr_type_signature, masked, new_keys
-from jax._src.key_reuse.signatures import Keys
+from jax._src.key_reuse.signatures import Keys, is_key_array
 
 traceback_util.register_exclusion(__file__)
 
@@ -58,7 +58,7 @@ def use_keys(params: dict[str, Any], args: Sequence[Any]) -> Callable[[Sequence[
             if keys is not None:
                 x._consumed = masked(keys, x.shape)
         for x, keys in zip(results, outs):
-            if _is_key_array(x) and keys is not None and id(x) not in states:
+            if is_key_array(x) and keys is not None and id(x) not in states:
                 same = keys.size == x.size
                 x._consumed = masked(keys, x.shape) if same else keys.overlaps(True)
 
@@ -66,17 +66,13 @@ def use_keys(params: dict[str, Any], args: Sequence[Any]) -> Callable[[Sequence[
 
 
 def _state(x: Any, states: dict[int, Keys]) -> Keys | None:
-    if not _is_key_array(x):
+    if not is_key_array(x):
         return None
     if id(x) not in states:
         keys = new_keys(typeof(x))
         assert keys is not None
         states[id(x)] = Keys(keys.size, x._consumed)
     return states[id(x)]
-
-
-def _is_key_array(x: Any) -> bool:
-    return hasattr(type(x), "_consumed")
 
 
 def _called(jaxpr: Any, name: str) -> str:

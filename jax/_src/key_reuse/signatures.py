@@ -10,6 +10,11 @@ import numpy as np
 from jax._src.errors import KeyReuseError
 
 
+def is_key_array(x: Any) -> bool:
+    """Whether a value is an array of keys, which knows which of them have been consumed."""
+    return hasattr(type(x), "_consumed")
+
+
 class _Mark:
     """A position and which elements of the array there are meant: all (True), none, or a mask."""
 
@@ -44,7 +49,7 @@ class _Mark:
         return hash(self._key())
 
     def __repr__(self) -> str:
-        mask = "" if self.mask is True else f", {np.asarray(self.mask).tolist()}"
+        mask = "" if self.mask is True else f", {self.mask}"
         return f"{type(self).__name__}({self.idx}{mask})"
 
 
@@ -65,6 +70,9 @@ class Forward(NamedTuple):
 
     in_idx: int
     out_idx: int
+
+    def __repr__(self) -> str:
+        return f"Forward({self.in_idx}, {self.out_idx})"
 
 
 class KeyReuseSignature:
@@ -106,12 +114,52 @@ class KeyReuseSignature:
         return hash(self._args)
 
     def __repr__(self) -> str:
-        parts = [*self.sinks, *self.sources, *self.forwards]
-        texts = [
-            f"Forward({p.in_idx}, {p.out_idx})" if isinstance(p, Forward) else repr(p)
-            for p in parts
-        ]
-        return f"{type(self).__name__}({', '.join(texts)})"
+        parts = (*self.sinks, *self.sources, *self.forwards)
+        return f"{type(self).__name__}{parts}"
+
+    def check_signature(
+        self, *args: Any, funcname: str = "function", context: str | None = None
+    ) -> None:
+        """Check that no key that a call consumes has been consumed before.
+
+        Args:
+          args: the flat arguments of the call; those that are no arrays of keys are not looked at.
+          funcname: what is called, for the message.
+          context: what the message adds.
+
+        Raises:
+          KeyReuseError: an argument has been consumed.
+
+        >>> import jax
+        >>> from jax.experimental.key_reuse import _core
+        >>> _core.KeyReuseSignature(_core.Sink(0)).check_signature(jax.random.key(0))
+        """
+        for sink in self.sinks:
+            x = args[sink.idx]
+            if is_key_array(x) and Keys(x.size, x._consumed).overlaps(sink.mask):
+                where = f" {context}" if context else ""
+                raise KeyReuseError(
+                    f"Previously-consumed key passed to {funcname} at index {sink.idx}{where}"
+                )
+
+    def update_consumption(self, args_in: Sequence[Any], args_out: Sequence[Any]) -> None:
+        """Mark the keys of a call that has run: those that it consumed, and those among its results.
+
+        Args:
+          args_in: its flat arguments.
+          args_out: its flat results. Keys that no source and no forward names count as consumed.
+        """
+        for sink in self.sinks:
+            if is_key_array(x := args_in[sink.idx]):
+                x._consumed = x._consumed | sink.mask
+        for x in filter(is_key_array, args_out):
+            x._consumed = True
+        for source in self.sources:
+            if is_key_array(x := args_out[source.idx]):
+                x._consumed = np.logical_not(source.mask)
+        for i, o in self.forwards:
+            if is_key_array(args_in[i]) and is_key_array(x := args_out[o]):
+                x._consumed = args_in[i]._consumed
 
     def apply(
         self, operands: Sequence[Keys | None], results: int, failed: Callable[[int], str]
