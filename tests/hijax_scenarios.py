@@ -201,6 +201,40 @@ def q_custom_vjp():
 
 
 @scenario
+def rules_of_the_wrapped_function():
+    f = hijax_src.custom_vjp3(jax.custom_batching.custom_vmap(lambda x, y: jnp.sin(x) * y))
+    same = f.defvjp(lambda x, y: (f(x, y), y), lambda y, g: (g * 2 * y, g * 3)) is f
+    rule = f.def_vmap(lambda size, batched, x, y: (x * 10 + y, True))
+    x = jnp.arange(3.0)
+    over = jax.vmap(f, (0, None))
+    grads = jax.grad(lambda x: over(x, 2.0).sum())(x), jax.vmap(jax.grad(f), (0, None))(x, 2.0)
+    outs = f(1.0, 2.0), over(x, 2.0), jax.jit(over)(x, 2.0), jax.vmap(jax.jit(f))(x, x)
+    return same, rule(3, [True, True], 1.0, 2.0), f.f(1.0, 2.0), outs, grads
+
+
+@scenario
+def attributes_of_custom_vjp3():
+    f = hijax_src.custom_vjp3(lambda n, x: n * x, nondiff_argnames=("n",))
+    before = f.symz, f.opt_remat, f.fwd, f.bwd, sorted(f.static_argnums)
+    f.defvjp(lambda n, x: (n * x, None), lambda n, _, g: (g * n,), optimize_remat=True)
+    g = hijax_src.custom_vjp3(lambda x: x)
+    g.defvjp(lambda x: (x.value, None), lambda _, g: (2 * g,), symbolic_zeros=True)
+    after = f.symz, f.opt_remat, g.symz, g.opt_remat
+    return before, after, jax.grad(f, 1)(2, 3.0), jax.grad(g)(3.0)
+
+
+@scenario
+def rules_that_the_wrapped_function_cannot_have():
+    kinds = []
+    for method in ("def_vmap", "def_transpose"):
+        try:
+            getattr(hijax_src.custom_vjp3(lambda x: x), method)(lambda *_: None)
+        except AttributeError as e:
+            kinds.append(str(e))
+    return kinds
+
+
+@scenario
 def q_custom_jvp():
     @jax.custom_jvp
     def f(q):

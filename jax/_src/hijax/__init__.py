@@ -6,7 +6,6 @@ from jax._src.core import (
     aval_method as _aval_method,
     high_types_in_use as _high_types_in_use,
 )
-from jax._src.custom_derivatives.vjp import custom_vjp as _custom_vjp
 from jax._src.hijax import refs as _refs, tracers as _tracers
 from jax._src.hijax.boxes import (
     Box as Box,
@@ -37,6 +36,7 @@ from jax._src.hijax.boxes import (
     new_log as new_log,
     new_log_p as new_log_p,
 )
+from jax._src.hijax.custom_vjp import custom_vjp3 as custom_vjp3
 from jax._src.hijax.primitives import HiPrimitive as HiPrimitive
 from jax._src.hijax.types import (
     QDD as QDD,
@@ -62,7 +62,5 @@ from jax._src.lax.control_flow import high_types as _high_types
 
 _high_types_in_use.value = True
 
-# Names that outside code imports: here there is one `custom_vjp`, for values of high types too, and
-# methods of traced values are made by one decorator.
-custom_vjp3 = _custom_vjp
+# A name that outside code imports: methods of traced values are made by one decorator.
 hijax_method = _aval_method
