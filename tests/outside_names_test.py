@@ -69,7 +69,6 @@ ABSENT = {
     "jax._src.interpreters.mlir._lowerings": "lowering rules are kept on their primitives",
     "jax._src.interpreters.pxla._cached_lowering_to_hlo": "programs are kept on their jaxprs",
     "jax._src.lax.eval_jaxpr": "calls of jaxprs are `closed_call_p`",
-    "jax._src.lax.linalg._lu_python": "every platform has a kernel for this",
     "jax._src.numpy.indexing.IndexingStrategy": "a choice among the original's ways to lower an index",
     "jax._src.pjit._pjit_lower": "programs are kept on their jaxprs",
     "jax._src.state.primitives.pin": "no runtime has the custom call that it becomes",
@@ -262,7 +261,7 @@ def test_inputs_that_are_not_used():
 
 def test_results_from_buffers():
     sharding = jax.sharding.SingleDeviceSharding(jax.devices()[0])
-    array = pxla.cc_shard_arg(np.ones(2, np.float32), sharding, None)
+    array = pxla.cc_shard_arg(x=np.ones(2, np.float32), sharding=sharding, layout=None)
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         make = jax.interpreters.pxla.global_avals_to_results_handler
@@ -301,7 +300,20 @@ def test_generators_by_module():
         short = name.removesuffix("2x32") if name == "threefry2x32" else name
         seed, bits = (getattr(module, f"{short}_{f}") for f in ("seed", "random_bits"))
         raw = seed(seed=jnp.int32(5))
-        np.testing.assert_array_equal(raw, jax.random.key_data(jax.random.key(5, impl=name)))
+        expected = jax.random.key_data(jax.random.key(5, impl=name))
+        for five in (5, np.int8(5), np.int64(5)):
+            np.testing.assert_array_equal(seed(five), expected)
+        np.testing.assert_array_equal(raw, expected)
+        for wrong, error in (
+            (True, TypeError),
+            (5.0, TypeError),
+            ([5], TypeError),
+            (2**31, OverflowError),
+        ):
+            with pytest.raises(error):
+                seed(wrong)
+        with pytest.raises(TypeError, match="8, 16, 32 or 64 bits, not 5"):
+            bits(raw, 5, (2,))
         assert bits is prng.find_impl(name).random_bits
 
 
@@ -485,6 +497,29 @@ def test_elements_gathered_where_others_are_selected():
         jnp.arange(4.0), jnp.array([1.0, 3.0, 2.0, 5.0]), jax.lax.ge_p, **window
     )
     np.testing.assert_array_equal(gathered, [1, 1, 3])
+
+
+def test_lu_by_operations():
+    """The results are those of kernels; they also exist for types that no kernel takes."""
+    lu_python = importlib.import_module("jax._src.lax.linalg")._lu_python
+    rng = np.random.RandomState(0)
+    for shape in ((4, 4), (3, 5), (2, 5, 3), (2, 0, 3)):
+        real = rng.randn(*shape).astype(np.float32)
+        for x in (jnp.array(real), jnp.array(real + 1j * rng.randn(*shape).astype(np.float32))):
+            for ours, kernel in zip(lu_python(x), jax.lax.linalg.lu(x), strict=True):
+                np.testing.assert_allclose(ours, kernel, rtol=1e-5, atol=1e-5)
+                assert ours.dtype == kernel.dtype
+    half, pivots, permutation = lu_python(jnp.array([[1, 2], [4, 2], [2, 4]], jnp.float16))
+    np.testing.assert_array_equal(half, np.array([[4, 2], [0.5, 3], [0.25, 0.5]], np.float16))
+    assert (pivots.tolist(), permutation.tolist()) == ([1, 2], [1, 2, 0])
+    # What the reference gives for matrices without a factorization, or with NaNs.
+    singular = lu_python(jnp.array([[0.0, 1.0], [0.0, 2.0], [0.0, 3.0]]))
+    np.testing.assert_allclose(singular[0], [[0, 1], [0, 3], [0, 2 / 3]], rtol=1e-6)
+    assert singular[1].tolist() == [0, 2]
+    nans = lu_python(jnp.array([[np.nan, 1.0], [2.0, 3.0]]))
+    np.testing.assert_array_equal(nans[0], [[np.nan, 1.0], [np.nan, np.nan]])
+    with pytest.raises(TypeError, match="int32"):
+        lu_python(jnp.ones((3, 3), jnp.int32))
 
 
 def test_taylor_series_of_the_logistic_function():

@@ -11,6 +11,7 @@ import warnings
 
 import numpy as np
 import pytest
+from absl.testing import parameterized
 
 import jax
 import jax.numpy as jnp
@@ -88,7 +89,17 @@ def test_environment():
             jax.config.update("jax_debug_nans", True)
     jax.config.update("jax_debug_nans", False)
     assert not jtu.is_device_tpu() or jtu.get_tpu_version() > 1
-    assert jtu.runtime_environment() in ("pytest", "bazel")
+    assert jtu.parameterized is parameterized
+
+
+def test_runtime_environment(monkeypatch):
+    """The results are those of the reference, also where pytest does not run."""
+    found = {}
+    for executable in (None, "", "/usr/bin/python", "/bazel/python", "/x/bazel-out/y/python"):
+        monkeypatch.setattr(sys, "executable", executable)
+        found[executable] = jtu.runtime_environment()
+    other = dict.fromkeys(["", "/usr/bin/python", "/bazel/python"], "pytest")
+    assert found == {None: None, **other, "/x/bazel-out/y/python": "bazel"}
 
 
 @pytest.mark.parametrize("name", ["floating", "all_integer", "complex", "boolean"])
@@ -518,6 +529,13 @@ def test_what_harnesses_are_made_of():
             pass
 
     assert hasattr(Cases, "test_it_sin_x_1_2_")
+    assert test_harnesses.requires_xla_for_reduce("min", np.uint8)
+    assert not test_harnesses.requires_xla_for_reduce("max", np.uint8)
+    types = test_harnesses.preferred_type_combinations
+    assert len(set(types)) == 33 and types[7:9] == [(np.float32, np.float64), (np.float64,) * 2]
+    np.testing.assert_array_equal(  # what the reference draws
+        test_harnesses.wrap_and_split(), [[1832780943, 270669613], [64467757, 2916123636]]
+    )
     assert test_harnesses.dtypes_to_str([np.complex64, np.complex128, np.int8]) == "complex, int8"
 
 

@@ -1,6 +1,8 @@
 """Harnesses: a function with descriptions of its arguments, which tests of other compilers share.
 
-This module has what harnesses are made of. `all_harnesses` has those that were given to `define`.
+This module has what harnesses are made of. `all_harnesses` has those that were given to `define`: not
+the original's own table, nor what only that needs: its functions `_make_…_harness`, and the variables
+that its loops leave in the module (`axis`, `shape`, `operand`, …).
 """
 
 import os
@@ -10,6 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from absl.testing import parameterized as absl_parameterized
 
+from jax import random
 from jax._src import dtypes, test_util as jtu
 
 Rng = Any  # a random generator of NumPy
@@ -168,6 +171,57 @@ class Harness:
         if unimplemented and not include_jax_unimpl:
             return False
         return one_containing is None or one_containing in self.fullname
+
+
+# Types of the arguments of harnesses that are chosen by type.
+all_types = [
+    *jtu.dtypes.all_integer, *jtu.dtypes.all_unsigned, *jtu.dtypes.all_floating, *jtu.dtypes.complex,
+]  # fmt: skip
+key_types = [((4,), np.uint32)]  # shapes and types of raw keys
+
+
+def _wider(*types: DType) -> list[tuple[DType, DType]]:
+    return [(t, u) for i, t in enumerate(types) for u in types[i:]]
+
+
+# Types of operands of products, and types to accumulate in that can hold the results.
+preferred_type_combinations = [
+    *_wider(np.float16, np.float32, np.float64)[:3],
+    *_wider(dtypes.bfloat16, np.float32, np.float64),
+    *_wider(np.int8, np.int16, np.int32, np.int64),
+    *_wider(np.complex64, np.complex128),
+    *[
+        (t, u)
+        for t in (np.int8, np.int16)
+        for u in (np.float16, dtypes.bfloat16, np.float32, np.float64)
+    ],
+    *[(np.int32, u) for u in (np.float32, np.float64)],
+    (np.int64, np.float64),
+]
+
+
+# The reductions that TensorFlow has for a type, which need no XLA there.
+_FLOATS = (dtypes.bfloat16, np.float16, np.float32, np.float64)
+_TENSORFLOW_REDUCES = {
+    "add": _FLOATS,
+    "min": (*_FLOATS, np.int8, np.int16, np.int32, np.int64),
+    "max": (*_FLOATS, np.int8, np.int16, np.int32, np.int64, np.uint8, np.uint16),
+}
+
+
+def requires_xla_for_reduce(name: str, dtype: DType) -> bool:
+    """Whether a converter to TensorFlow needs XLA for a windowed reduction.
+
+    Args:
+      name: "add", "min", "max" or another operation.
+      dtype: the type of the operand.
+    """
+    return dtype not in _TENSORFLOW_REDUCES.get(name, ())
+
+
+def wrap_and_split():
+    """A key that is wrapped and split: the two raw keys."""
+    return random.key_data(random.split(random.key(42)))
 
 
 _SIGNED = [np.int8, np.int16, np.int32, np.int64]

@@ -9,9 +9,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from jax._src.lax import lax, slicing
-from jax._src.random.threefry import counters, join_words, rotate_left, seed_words
+from jax._src.random.threefry import counters, join_words, rotate_left, seed_words, uint_type
 
-_UINTS = {8: np.uint8, 16: np.uint16, 32: np.uint32, 64: np.uint64}
 Words = list[Any]
 
 
@@ -68,7 +67,7 @@ def _generator(
         out = block(words_of(key), first=counters(shape))
         if bit_width == 64:
             return join_words(_xor(out[0:used:2]), _xor(out[1:used:2]))
-        return lax.convert_element_type(_xor(out), _UINTS[bit_width])
+        return lax.convert_element_type(_xor(out), uint_type(bit_width))
 
     return Generator((key_size,), seed, split, random_bits, fold_in)
 

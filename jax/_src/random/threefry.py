@@ -10,14 +10,23 @@ import numpy as np
 
 from jax._src import config, core, dtypes
 from jax._src.api import jit, vmap
-from jax._src.core import Primitive, ShapedArray
+from jax._src.basearray import Array
+from jax._src.core import Primitive, ShapedArray, Tracer
 from jax._src.interpreters import ad, batching, mlir
 from jax._src.lax import control_flow, lax, native_calls, slicing
 from jax._src.lib.mlir.dialects import hlo
+from jax._src.numpy.util import to_array
 
 _ROTATIONS = ((13, 15, 26, 6), (17, 29, 16, 24))
 _PARITY = np.uint32(0x1BD11BDA)
 _UINTS = {8: np.uint8, 16: np.uint16, 32: np.uint32, 64: np.uint64}
+
+
+def uint_type(bit_width: int):
+    """The type of unsigned integers of `bit_width` bits."""
+    if bit_width not in _UINTS:
+        raise TypeError(f"random bits have a width of 8, 16, 32 or 64 bits, not {bit_width}")
+    return _UINTS[bit_width]
 
 
 def rotate_left(x, d: int):
@@ -179,6 +188,8 @@ def counters(shape):
 
 def seed_words(value):
     """Split an integer scalar into its high and its low word."""
+    if not isinstance(value, (Tracer, Array)):
+        value = to_array(value)
     if value.shape:
         raise TypeError(f"PRNG key seed must be a scalar; got {value!r}.")
     if not np.issubdtype(value.dtype, np.integer):
@@ -226,7 +237,7 @@ threefry_bits_p = Primitive("threefry_bits")
 def _bits_type(keys, *, bit_width, shape, floats):
     return ShapedArray(
         (*keys.shape[:-1], *shape),
-        np.dtype(_UINTS[bit_width]),
+        np.dtype(uint_type(bit_width)),
         manual_axis_type=keys.manual_axis_type,
     )
 
@@ -302,7 +313,7 @@ def _hashed_counters(key, *, hash_, bit_width, shape):
     high, low = hash_(*_words(key), *counters(shape))
     if bit_width == 64:
         return join_words(high, low)
-    return lax.convert_element_type(lax.bitwise_xor(high, low), _UINTS[bit_width])
+    return lax.convert_element_type(lax.bitwise_xor(high, low), uint_type(bit_width))
 
 
 def join_words(high, low):
@@ -328,7 +339,7 @@ def _random_bits_original(key, bit_width, shape):
         ]
         last = _words(slicing.index_in_dim(keys, blocks, keepdims=False))
         words = lax.concatenate([*parts, threefry_2x32(last, lax.iota(np.uint32, rest))], 0)
-    dtype = _UINTS[bit_width]
+    dtype = uint_type(bit_width)
     if bit_width == 64:
         half = num_words // 2
         words = join_words(

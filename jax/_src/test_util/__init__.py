@@ -1,5 +1,7 @@
 """Utilities for test suites, also of libraries: `JaxTestCase`, random inputs, counters."""
 
+from absl.testing import parameterized as parameterized
+
 from jax._src.lib import cuda_versions as cuda_versions
 from jax._src.public_test_util import (
     EPS as EPS,

@@ -84,10 +84,18 @@ def is_running_under_pytest() -> bool:
 
 
 def runtime_environment() -> str | None:
-    """The test runner: bazel, pytest, or None."""
-    if is_running_under_pytest():
-        return "pytest"
-    return "bazel" if os.getenv("TEST_SRCDIR") or os.getenv("BAZEL_TEST") else None
+    """Whose Python runs: "bazel" if it is one that Bazel has built, else "pytest"; None if it is not known.
+
+    The result does not say whether pytest runs the tests: see `is_running_under_pytest`.
+    """
+    if sys.executable is None:
+        return None
+    return "bazel" if "bazel-out" in sys.executable else "pytest"
+
+
+def is_running_under_bazel() -> bool:
+    """Whether Bazel runs the tests, with its own Python or another one."""
+    return bool(os.getenv("TEST_SRCDIR") or os.getenv("BAZEL_TEST"))
 
 
 def is_test_rbe() -> bool:

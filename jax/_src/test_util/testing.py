@@ -24,7 +24,7 @@ from jax._src.public_test_util import (
 from jax._src.test_util import counting
 from jax._src.test_util.counting import assert_global_configs_unchanged
 from jax._src.test_util.environment import (
-    runtime_environment,
+    is_running_under_bazel,
     thread_local_config_context,
 )
 
@@ -104,7 +104,7 @@ class JaxTestCase(parameterized.TestCase):
     def _configure_subprocess_env(self) -> None:
         """Called before tests that start other Python processes: Bazel's get this one's search path."""
         global _bazel_subprocess_env_patched
-        if runtime_environment() == "bazel" and not _bazel_subprocess_env_patched:
+        if is_running_under_bazel() and not _bazel_subprocess_env_patched:
             os.environ["PYTHONPATH"] = os.pathsep.join(sys.path)
             _bazel_subprocess_env_patched = True
 

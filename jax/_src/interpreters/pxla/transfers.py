@@ -67,9 +67,9 @@ def shard_args(
     return out
 
 
-def shard_arg_fallback(arg: object, sharding: Sharding | None, layout: Layout | None = None) -> Any:
+def shard_arg_fallback(x: object, sharding: Sharding | None, layout: Layout | None = None) -> Any:
     """Places one argument as a program takes it; called by the native call path."""
-    return shard_args([sharding], [layout], None, [arg])[0]
+    return shard_args([sharding], [layout], None, [x])[0]
 
 
 def _shard_token(xs: Any, shardings: Any, layouts: Any, copy_semantics: Any) -> Any:

@@ -1,5 +1,6 @@
 """Linear algebra: decompositions of batches of matrices, and linear systems."""
 
+from jax._src.lax.linalg._compat import _lu_python as _lu_python
 from jax._src.lax.linalg.cholesky import (
     cholesky as cholesky,
     cholesky_p as cholesky_p,
