@@ -51,6 +51,11 @@ def is_python_scalar(val: Any) -> bool:
     return isinstance(val, (bool, int, float, complex)) and not isinstance(val, np.generic)
 
 
+def _python_type(x: Any) -> Any:
+    """The type of a Python scalar: literals of traced programs have types derived from these."""
+    return next(t for t in (bool, int, float, complex) if isinstance(x, t))
+
+
 def _dtype(x: Any) -> np.dtype:
     """The dtype of an array, or of the array that NumPy makes of something else."""
     return x.dtype if hasattr(x, "dtype") else np.asarray(x).dtype
@@ -140,7 +145,9 @@ def scalar_mul(xs: Any, a: Any) -> Any:
     """A tree of arrays and numbers, multiplied by `a` and converted to the types that they had."""
 
     def scale(x):
-        return type(x)(x * a) if is_python_scalar(x) else np.multiply(x, a).astype(_dtype(x))
+        return (
+            _python_type(x)(x * a) if is_python_scalar(x) else np.multiply(x, a).astype(_dtype(x))
+        )
 
     return tree_map(scale, xs)
 
@@ -217,8 +224,8 @@ def rand_like(rng: np.random.RandomState, x: Any) -> Any:
     The result for a Python scalar is one.
     """
     if is_python_scalar(x):
-        draw = rng.randn()
-        return complex(draw, rng.randn()) if type(x) is complex else type(x)(draw)
+        kind, draw = _python_type(x), rng.randn()
+        return complex(draw, rng.randn()) if kind is complex else kind(draw)
     dtype = _dtype(x)
     out = rng.randn(*np.shape(x))
     if dtypes.issubdtype(dtype, np.complexfloating):
@@ -234,6 +241,20 @@ def _random_tangent(rng: np.random.RandomState, x: Any) -> Any:
     return rand_like(rng, x)
 
 
+def _check_differentiable(args: Any) -> None:
+    """Raise TypeError unless there are arguments, and all have derivatives: else nothing is checked."""
+    leaves = tree_flatten(args)[0]
+    if not leaves:
+        raise TypeError("there are no arguments to differentiate by")
+    for x in leaves:
+        aval = jax.typeof(x)
+        if aval.to_tangent_aval().dtype == dtypes.float0:
+            raise TypeError(
+                "derivatives are checked by floating-point and complex arguments, but there is one of "
+                f"type {aval.str_short()}: close over it"
+            )
+
+
 def check_jvp(
     f: Callable, f_jvp: Callable, args: Sequence, atol=None, rtol=None, eps: float = EPS, err_msg=""
 ):
@@ -246,7 +267,12 @@ def check_jvp(
       atol, rtol: tolerances: numbers, or dictionaries by dtype.
       eps: step size of the differences.
       err_msg: text added to error messages.
+
+    Raises:
+      AssertionError: the product is wrong.
+      TypeError: an argument has no derivative, or there is none.
     """
+    _check_differentiable(args)
     atol = atol or default_gradient_tolerance  # looked up by the dtype of the compared values
     rtol = rtol or default_gradient_tolerance
     rng = np.random.RandomState(0)
@@ -278,6 +304,7 @@ def check_vjp(
 
     `f_vjp(*args) -> (result, vjp_fun)`.
     """
+    _check_differentiable(args)
     atol = atol or default_gradient_tolerance  # looked up by the dtype of the compared values
     rtol = rtol or default_gradient_tolerance
     rng = np.random.RandomState(0)
@@ -327,25 +354,31 @@ def check_grads(
     """Check derivatives of a function, up to a given order, against finite differences.
 
     Args:
-      f: function of arrays and pytrees.
-      args: tuple of arguments.
+      f: function of arrays and pytrees. Results without derivatives, such as integers, are not compared.
+      args: tuple of arguments, of floating-point or complex types.
       order: the highest order of derivatives.
-      modes: 'fwd', 'rev' or both.
+      modes: 'fwd', 'rev', or a sequence or string with both; other modes are refused, since nothing
+        would be checked.
       atol, rtol: tolerances: numbers, or dictionaries by dtype.
       eps: step size of the differences.
 
     Raises:
       AssertionError: if a derivative is wrong.
+      TypeError: an argument has no derivative, or there is none.
+      ValueError: a mode is not known.
 
     >>> from jax.test_util import check_grads
     >>> check_grads(jnp.sin, (0.5,), order=2)
     """
     args = tuple(args)
     eps = eps or EPS
-    modes = (modes,) if isinstance(modes, str) else modes
+    if isinstance(modes, str):
+        modes = [m for m in ("fwd", "rev") if m in modes] or [modes]
     unknown = set(modes) - {"fwd", "rev"}
     if unknown:
         raise ValueError(f"check_grads modes must be 'fwd' and 'rev', got {sorted(unknown)}")
+
+    _check_differentiable(args)
 
     def recur(f, args, order, path):
         if "fwd" in modes:
