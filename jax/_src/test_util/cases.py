@@ -72,29 +72,27 @@ def parameterized_filterable(
 
     Args:
       kwargs: the parameters of each case, with the name of the case as `testcase_name`, if any.
-      testcase_name: makes the name of a case of its parameters; by default they are printed.
+      testcase_name: makes the name of a case of its parameters; by default they are printed, sorted.
+        The name is appended to the test's: an underscore between is only added after `test_…`.
       one_containing: run only the first case whose name contains this, under the test's own name.
 
     Raises:
-      ValueError: no name contains `one_containing`.
+      AssertionError: no name contains `one_containing`.
     """
 
     def default_name(parameters: dict[str, Any]) -> str:
         if "testcase_name" in parameters:
             return parameters["testcase_name"]
-        return "_".join(f"{name}={value}" for name, value in parameters.items())
+        return "_".join(f"{name}={value}" for name, value in sorted(parameters.items()))
 
     name_of = testcase_name or default_name
     cases = [{**k, "testcase_name": sanitize_test_name(str(name_of(k)))} for k in kwargs]
-    for case in cases:
-        if case["testcase_name"]:
-            case["testcase_name"] = "_" + case["testcase_name"].removeprefix("_")
     if one_containing is not None:
         names = [case["testcase_name"] for case in cases]
         for case in cases:
             if one_containing in case["testcase_name"]:
                 return parameterized.named_parameters({**case, "testcase_name": ""})
-        raise ValueError(
+        raise AssertionError(
             f"No testcase_name contains {one_containing!r}. The names are:\n  " + "\n  ".join(names)
         )
     return parameterized.named_parameters(*cases)
