@@ -14,6 +14,7 @@ from jax._src.interpreters import ad, mlir
 from jax._src.lax import rules
 from jax._src.lax.lax import sharding as shardings
 from jax._src.lax.lax.convert import convert_type
+from jax._src.lax.lax.merged_products import is_mergeable, product_of_matrices
 from jax._src.lax.lax.precision import (
     DotAlgorithm,
     DotAlgorithmPreset,
@@ -568,12 +569,22 @@ def _dot_general_lower(platform):
 
 
 def _dot_general_cpu_lower(ctx, lhs, rhs, *, dimension_numbers, precision, **params):
-    small = is_small_product(ctx, dimension_numbers, precision)
-    rule = lower_small_product if small else _dot_general_on_cpu
+    rule = _dot_general_on_cpu
+    if is_small_product(ctx, dimension_numbers, precision):
+        rule = lower_small_product
+    elif is_mergeable(ctx, dimension_numbers):
+        rule = _lower_product_of_matrices
     return rule(ctx, lhs, rhs, dimension_numbers=dimension_numbers, precision=precision, **params)
 
 
 _dot_general_on_cpu = _dot_general_lower("cpu")
+
+
+def _product_of_matrices(lhs, rhs, **params):
+    return product_of_matrices(dot_general_p.bind, lhs, rhs, **params)
+
+
+_lower_product_of_matrices = mlir.lower_fun(_product_of_matrices, multiple_results=False)
 
 
 def _dimension_numbers_attr(lc, rc, lb, rb):
