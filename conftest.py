@@ -89,7 +89,11 @@ def _leave_out(absent, config, items):
 
 
 # The packages of build/requirements/aot.in, and what says of a test that it compiles with them.
-COMPILERS = {"tpu": "libtpu", "cuda": "jax_plugins.xla_cuda13"}
+COMPILERS = {
+    "tpu": "libtpu",
+    "cuda": "jax_plugins.xla_cuda13",
+    "mosaic_gpu": "jax_cuda13_plugin",  # the runtime of kernels
+}
 COMPILED_FOR = {"tpu": r"tpu|v\d[ep]", "cuda": "cuda|h100|b200"}
 
 
@@ -111,7 +115,7 @@ def _compilers_of(item) -> set[str]:
     """The compilers that a test needs: those that its mark names, else its own name, else both."""
     given = next((mark.args for mark in item.iter_markers("aot") if mark.args), ())
     named = {name for name, pattern in COMPILED_FOR.items() if re.search(pattern, item.name)}
-    return set(given) or named or set(COMPILERS)
+    return set(given) or named or {"tpu", "cuda"}
 
 
 def _has_browser() -> bool:

@@ -8,6 +8,7 @@ from typing import Any
 
 # The module of each back end that there is: its `lower_call` is the lowering rule of `pallas_call`.
 _MODULES = {
+    "mosaic_gpu": "jax._src.pallas.mosaic_gpu.lowering.call",
     "mosaic_tpu": "jax._src.pallas.mosaic.lowering.call",
     "triton": "jax._src.pallas.triton.lowering",
 }

@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 
 from jax._src import dtypes
-from jax._src.core import Primitive
 from jax._src.lax import lax, special
 from jax._src.lib.mlir.dialects import arith, math
 from jax._src.lib.mosaic import tpu
+from jax._src.pallas.elementwise import BINARY, COMPARISONS, UNARY, Operations, kind
 from jax._src.pallas.kernel_rules import RuleContext, lower_fun
 from jax._src.pallas.mosaic.lowering.kernel import (
     TABLE,
@@ -23,62 +23,14 @@ from jax._src.pallas.mosaic.lowering.kernel import (
 )
 from jax._src.pallas.primitives import multiple_of_p, reciprocal_p
 
-# Operations for floating-point numbers, integers with and without sign, and booleans.
-_Ops = tuple[Callable[..., Any] | None, ...]
 
-_UNARY: dict[Primitive, _Ops] = {
-    lax.abs_p: (math.absf, math.absi, None, None),
-    lax.floor_p: (math.floor, None, None, None),
-    lax.ceil_p: (math.ceil, None, None, None),
-    lax.exp_p: (math.exp, None, None, None),
-    lax.exp2_p: (math.exp2, None, None, None),
-    lax.log_p: (math.log, None, None, None),
-    lax.log1p_p: (math.log1p, None, None, None),
-    lax.sin_p: (math.sin, None, None, None),
-    lax.cos_p: (math.cos, None, None, None),
-    lax.tan_p: (math.tan, None, None, None),
-    lax.tanh_p: (math.tanh, None, None, None),
-    lax.sqrt_p: (math.sqrt, None, None, None),
-    lax.rsqrt_p: (math.rsqrt, None, None, None),
-    special.erf_p: (math.erf, None, None, None),
-    lax.population_count_p: (None, math.ctpop, math.ctpop, None),
-    lax.clz_p: (None, math.ctlz, math.ctlz, None),
-}
-
-_BINARY: dict[Primitive, _Ops] = {
-    lax.add_p: (arith.addf, arith.addi, arith.addi, arith.ori),
-    lax.add_any_p: (arith.addf, arith.addi, arith.addi, arith.ori),
-    lax.sub_p: (arith.subf, arith.subi, arith.subi, None),
-    lax.mul_p: (arith.mulf, arith.muli, arith.muli, arith.andi),
-    lax.div_p: (arith.divf, arith.divsi, arith.divui, None),
-    lax.rem_p: (arith.remf, arith.remsi, arith.remui, None),
-    lax.max_p: (arith.maximumf, arith.maxsi, arith.maxui, arith.ori),
-    lax.min_p: (arith.minimumf, arith.minsi, arith.minui, arith.andi),
-    lax.and_p: (None, arith.andi, arith.andi, arith.andi),
-    lax.or_p: (None, arith.ori, arith.ori, arith.ori),
-    lax.xor_p: (None, arith.xori, arith.xori, arith.xori),
-    lax.shift_left_p: (None, arith.shli, arith.shli, None),
-    lax.shift_right_logical_p: (None, arith.shrui, arith.shrui, None),
-    lax.shift_right_arithmetic_p: (None, arith.shrsi, arith.shrsi, None),
-    lax.atan2_p: (math.atan2, None, None, None),
-}
-
-
-def _kind(dtype: Any) -> int:
-    if dtype == np.bool_:
-        return 3
-    if is_float(dtype):
-        return 0
-    return 1 if is_signed(dtype) else 2
-
-
-def operation(ctx: RuleContext, ops: _Ops, dtype: Any) -> Callable[..., Any]:
+def operation(ctx: RuleContext, ops: Operations, dtype: Any) -> Callable[..., Any]:
     """Return the operation for elements of a dtype.
 
     Raises:
       NotImplementedError: if there is none.
     """
-    op = ops[_kind(dtype)]
+    op = ops[kind(dtype)]
     if op is None:
         raise NotImplementedError(
             f"Kernels for TPUs have no {ctx.eqn.primitive.name} of {dtypes.dtype_name(dtype)}: convert it to another "
@@ -92,14 +44,14 @@ def _broadcast_all(ctx: RuleContext, args: Sequence[Any]) -> list[Any]:
     return [broadcast(ctx.kernel, x, a, shape) for x, a in zip(args, ctx.avals_in)]
 
 
-@rule(*_UNARY)
+@rule(*UNARY)
 def _unary(ctx: RuleContext, x: Any, **_: Any) -> Any:
-    return operation(ctx, _UNARY[ctx.eqn.primitive], ctx.avals_in[0].dtype)(x)
+    return operation(ctx, UNARY[ctx.eqn.primitive], ctx.avals_in[0].dtype)(x)
 
 
-@rule(*_BINARY)
+@rule(*BINARY)
 def _binary(ctx: RuleContext, x: Any, y: Any, **_: Any) -> Any:
-    op = operation(ctx, _BINARY[ctx.eqn.primitive], ctx.avals_in[0].dtype)
+    op = operation(ctx, BINARY[ctx.eqn.primitive], ctx.avals_in[0].dtype)
     return op(*_broadcast_all(ctx, (x, y)))
 
 
@@ -135,12 +87,12 @@ def _logistic(ctx: RuleContext, x: Any, **_: Any) -> Any:
 
 @rule(lax.square_p)
 def _square(ctx: RuleContext, x: Any) -> Any:
-    return operation(ctx, _BINARY[lax.mul_p], ctx.avals_in[0].dtype)(x, x)
+    return operation(ctx, BINARY[lax.mul_p], ctx.avals_in[0].dtype)(x, x)
 
 
 @rule(lax.integer_pow_p)
 def _integer_pow(ctx: RuleContext, x: Any, *, y: int, **_: Any) -> Any:
-    mul = operation(ctx, _BINARY[lax.mul_p], ctx.avals_in[0].dtype)
+    mul = operation(ctx, BINARY[lax.mul_p], ctx.avals_in[0].dtype)
     result, n = None, abs(y)
     while n:
         if n & 1:
@@ -186,26 +138,18 @@ def _multiple_of(ctx: RuleContext, x: Any, *, values: tuple[int, ...]) -> Any:
     return x
 
 
-# Comparisons: predicates for floating-point numbers, and for integers with and without sign.
+# Comparisons
 
 _F, _I = arith.CmpFPredicate, arith.CmpIPredicate
-_COMPARISONS: dict[Primitive, tuple[Any, Any, Any]] = {
-    lax.eq_p: (_F.OEQ, _I.eq, _I.eq),
-    lax.ne_p: (_F.UNE, _I.ne, _I.ne),
-    lax.lt_p: (_F.OLT, _I.slt, _I.ult),
-    lax.le_p: (_F.OLE, _I.sle, _I.ule),
-    lax.gt_p: (_F.OGT, _I.sgt, _I.ugt),
-    lax.ge_p: (_F.OGE, _I.sge, _I.uge),
-}
 
 
-@rule(*_COMPARISONS)
+@rule(*COMPARISONS)
 def _compare(ctx: RuleContext, x: Any, y: Any) -> Any:
     dtype = ctx.avals_in[0].dtype
     x, y = _broadcast_all(ctx, (x, y))
     if dtype == np.bool_:
         return _compare_booleans(ctx, x, y)
-    predicate = _COMPARISONS[ctx.eqn.primitive][_kind(dtype)]
+    predicate = COMPARISONS[ctx.eqn.primitive][kind(dtype)]
     return arith.cmpf(predicate, x, y) if is_float(dtype) else arith.cmpi(predicate, x, y)
 
 
@@ -245,8 +189,8 @@ def _select_n(ctx: RuleContext, which: Any, *cases: Any) -> Any:
 def _clamp(ctx: RuleContext, low: Any, x: Any, high: Any) -> Any:
     low, x, high = _broadcast_all(ctx, (low, x, high))
     dtype = ctx.avals_out[0].dtype
-    at_least = operation(ctx, _BINARY[lax.max_p], dtype)(x, low)
-    return operation(ctx, _BINARY[lax.min_p], dtype)(at_least, high)
+    at_least = operation(ctx, BINARY[lax.max_p], dtype)(x, low)
+    return operation(ctx, BINARY[lax.min_p], dtype)(at_least, high)
 
 
 # Conversions

@@ -15,8 +15,9 @@ from jax._src.lax import lax
 from jax._src.lib.mlir import ir
 from jax._src.lib.mlir.dialects import arith, memref, vector
 from jax._src.lib.mosaic import tpu
+from jax._src.pallas.elementwise import BINARY
 from jax._src.pallas.kernel_rules import RuleContext
-from jax._src.pallas.mosaic.lowering.arithmetic import _BINARY, operation
+from jax._src.pallas.mosaic.lowering.arithmetic import operation
 from jax._src.pallas.mosaic.lowering.kernel import (
     MemRef,
     TpuKernel,
@@ -272,7 +273,7 @@ def _swap(ctx: RuleContext, ref: MemRef, x: Any, *args: Any, tree: Any) -> Any:
 def _addupdate(ctx: RuleContext, ref: MemRef, x: Any, *args: Any, tree: Any) -> Any:
     part, aval = access(ctx, ref, tree, args, 2), ctx.avals_in[1]
     old = part.load(aval)
-    part.store(operation(ctx, _BINARY[lax.add_p], aval.dtype)(old, x), aval)
+    part.store(operation(ctx, BINARY[lax.add_p], aval.dtype)(old, x), aval)
     return []
 
 

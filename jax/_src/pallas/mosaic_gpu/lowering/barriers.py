@@ -1,0 +1,171 @@
+"""Barriers in shared memory, and their rules.
+
+Each lane of a warpgroup arrives: a barrier counts 128 times the arrivals that a kernel asks for. Which
+phase a thread waits for next is a bit of a local variable for each barrier.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Sequence
+from typing import Any
+
+from jax._src.lib.mlir import ir
+from jax._src.lib.mlir.dialects import arith, gpu, llvm, nvvm, scf
+from jax._src.pallas.kernel_rules import RuleContext
+from jax._src.pallas.mosaic_gpu.copies import barrier_arrive_p, barrier_wait_p
+from jax._src.pallas.mosaic_gpu.core import BarrierType
+from jax._src.pallas.mosaic_gpu.layouts import WARPGROUP
+from jax._src.pallas.mosaic_gpu.lowering.indices import Index, integer
+from jax._src.pallas.mosaic_gpu.lowering.kernel import TABLE, GpuKernel, pointer_type, rule
+from jax._src.pallas.mosaic_gpu.lowering.views import Dim, index_of, row_major
+from jax._src.pallas.mosaic_gpu.operations import operands_of
+from jax._src.state.indexing import NDIndexer
+
+_BYTES = 8
+_MOST = 32
+_TICKS = 10_000_000  # how long one attempt to wait takes at most
+
+
+@dataclasses.dataclass(frozen=True)
+class Barriers:
+    """Barriers beside each other.
+
+    Attributes:
+      start: where they are in shared memory, in bytes.
+      dims: their dimensions.
+      dtype: their type.
+      phases: pointer to the local variable, with a bit for each barrier.
+      chosen: the number of the first of them.
+    """
+
+    start: Index
+    dims: tuple[Dim, ...]
+    dtype: BarrierType
+    phases: Any
+    chosen: Index = Index()
+
+    @classmethod
+    def create(
+        cls, kernel: GpuKernel, start: Index, shape: Sequence[int], dtype: BarrierType
+    ) -> Barriers:
+        count = math.prod(shape)
+        if count > _MOST:
+            raise NotImplementedError(
+                f"Kernels for {TABLE.target} have at most {_MOST} barriers in one reference, not {count}: take several references."
+            )
+        if dtype.collective_axes is not None or dtype.orders_tensor_core:
+            raise NotImplementedError(
+                f"Kernels for {TABLE.target} have no barriers of clusters, or for the tensor core of Blackwell GPUs, yet."
+            )
+        with kernel.at_start:
+            phases = llvm.alloca(pointer_type(), integer(1, kernel.i64), kernel.i32)
+        strides = row_major(shape)
+        dims = tuple([Dim(n, Index(), ((n, s),)) for n, s in zip(shape, strides)])
+        return cls(start, dims, dtype, phases)
+
+    @property
+    def count(self) -> int:
+        return math.prod([d.size for d in self.dims])
+
+    def part(self, transforms: Sequence[Any]) -> Barriers:
+        """Return some of them."""
+        out = self
+        for t in transforms:
+            if not isinstance(t, NDIndexer) or t.has_arrays:
+                raise NotImplementedError("Barriers are chosen by integers and slices only.")
+            dims, chosen = [], out.chosen
+            for d, i in zip(out.dims, t.indices):
+                if hasattr(i, "size") and hasattr(i, "stride"):
+                    start = d.start + index_of(i.start) * d.step
+                    dims.append(Dim(i.size, start, d.factors, d.step * i.stride))
+                else:
+                    chosen += d.offset(index_of(i))
+            out = dataclasses.replace(out, dims=tuple(dims), chosen=chosen)
+        return out
+
+    def number(self) -> Index:
+        """Return the number of the one barrier that they are."""
+        out = self.chosen
+        for d in self.dims:
+            out += d.offset(Index())
+        return out
+
+    def pointer(self, kernel: GpuKernel) -> Any:
+        """Return where the one barrier is that they are."""
+        return kernel.shared_pointer(self.start + self.number() * _BYTES)
+
+
+def barriers_of(x: Any) -> Barriers:
+    """Return the barrier that an operand is."""
+    return x if isinstance(x, Barriers) else x.ref.part(x.transforms)
+
+
+def initialize(kernel: GpuKernel, created: Sequence[Barriers], shared: bool) -> None:
+    """Emit the initialization of new barriers, which all threads that have them run."""
+    who = kernel.thread_id if shared else kernel.in_warpgroup
+    first = scf.IfOp(arith.cmpi(arith.CmpIPredicate.eq, who, integer(0)))
+    with ir.InsertionPoint(first.then_block):
+        for barriers in created:
+            count = integer(barriers.dtype.num_arrivals * WARPGROUP)
+            for i in range(barriers.count):
+                at = kernel.shared_pointer(barriers.start + i * _BYTES)
+                nvvm.mbarrier_init(at, count)
+        scf.yield_([])
+    for barriers in created:
+        llvm.StoreOp(integer(0), barriers.phases)
+    nvvm.fence_mbarrier_init()
+    _synchronize(kernel, shared)
+
+
+def invalidate(kernel: GpuKernel, created: Sequence[Barriers], shared: bool) -> None:
+    """Emit the end of barriers, whose memory is used otherwise from then on."""
+    _synchronize(kernel, shared)
+    who = kernel.thread_id if shared else kernel.in_warpgroup
+    first = scf.IfOp(arith.cmpi(arith.CmpIPredicate.eq, who, integer(0)))
+    with ir.InsertionPoint(first.then_block):
+        for barriers in created:
+            for i in range(barriers.count):
+                nvvm.mbarrier_inval(kernel.shared_pointer(barriers.start + i * _BYTES))
+        scf.yield_([])
+    _synchronize(kernel, shared)
+
+
+def _synchronize(kernel: GpuKernel, shared: bool) -> None:
+    if shared:
+        gpu.barrier()
+    else:
+        kernel.warpgroup_barrier()
+
+
+@rule(barrier_arrive_p)
+def _arrive(ctx: RuleContext, *flat: Any, tree: Any) -> Any:
+    (operand,) = operands_of(tree, flat)
+    i64 = ctx.kernel.i64
+    nvvm.mbarrier_arrive(barriers_of(operand).pointer(ctx.kernel), results=[i64])
+    return []
+
+
+def arrive_expecting(kernel: GpuKernel, barrier: Barriers, size: int) -> None:
+    """Emit an arrival of the warpgroup that is complete when bytes have been copied."""
+    share, rest = divmod(size, WARPGROUP)
+    expected: Any = integer(share)
+    if rest:
+        first = arith.cmpi(arith.CmpIPredicate.eq, kernel.in_warpgroup, integer(0))
+        expected = arith.select(first, integer(share + rest), expected)
+    nvvm.mbarrier_arrive_expect_tx(barrier.pointer(kernel), expected, results=[kernel.i64])
+
+
+@rule(barrier_wait_p)
+def _wait(ctx: RuleContext, *flat: Any, tree: Any) -> Any:
+    (operand,) = operands_of(tree, flat)
+    kernel = ctx.kernel
+    barrier = barriers_of(operand)
+    bit = arith.shli(integer(1), barrier.number().value())
+    phases = llvm.load(kernel.i32, barrier.phases)
+    llvm.StoreOp(arith.xori(phases, bit), barrier.phases)
+    is_odd = arith.cmpi(arith.CmpIPredicate.ne, arith.andi(phases, bit), integer(0))
+    parity = arith.extui(kernel.i32, is_odd)
+    nvvm.mbarrier_try_wait_parity(barrier.pointer(kernel), parity, integer(_TICKS))
+    return []

@@ -1,0 +1,164 @@
+"""Applications of kernels to GPUs by Mosaic: the custom call that has the kernel's module."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from jax._src.core import Jaxpr, ShapedArray, Var, jaxprs_in_params
+from jax._src.interpreters import mlir
+from jax._src.interpreters.mlir.custom_call import custom_call
+from jax._src.lib.mlir import ir
+from jax._src.lib.mlir.dialects import arith, gpu
+from jax._src.pallas.grids import GridMapping
+from jax._src.pallas.kernel_rules import lower_jaxpr
+from jax._src.pallas.mosaic_gpu.core import CompilerParams, MemorySpace
+from jax._src.pallas.mosaic_gpu.lowering import (
+    barriers as _barriers,
+    control_flow,
+    copies as _copies,
+    elementwise as _elementwise,
+    memory as _memory,
+    mma as _mma,
+    operations as _operations,
+    shapes as _shapes,
+)
+from jax._src.pallas.mosaic_gpu.lowering.fragments import splat
+from jax._src.pallas.mosaic_gpu.lowering.indices import Index, unraveled
+from jax._src.pallas.mosaic_gpu.lowering.inference import Layouts
+from jax._src.pallas.mosaic_gpu.lowering.kernel import TABLE, GpuKernel, number
+from jax._src.pallas.mosaic_gpu.lowering.launch import make_module, new_context, serialized
+from jax._src.pallas.mosaic_gpu.lowering.runtime import find_runtime
+from jax._src.pallas.mosaic_gpu.lowering.views import whole
+
+# Imported for their rules.
+_RULES = (_barriers, control_flow, _copies, _elementwise, _memory, _mma, _operations, _shapes)
+_TARGET = "mosaic_gpu_v2"
+_MOST_BLOCKS = 2**31 - 1
+
+
+class Kernel(GpuKernel):
+    """A kernel that is being compiled."""
+
+    def constant(self, value: Any, aval: Any) -> Any:
+        x = np.asarray(value)
+        if x.size != 1:
+            if x.size == 0 or not (x == x.flat[0]).all():
+                raise NotImplementedError(
+                    f"Kernels for {TABLE.target} cannot have a constant array of type {aval.str_short()}: make it an argument of the "
+                    "kernel, or compute it from plgpu.broadcasted_iota."
+                )
+        return splat(number(x.flat[0], aval.dtype), aval.shape, aval.dtype)
+
+
+def lower_call(
+    ctx: Any, *args: Any, jaxpr: Jaxpr, grid_mapping: GridMapping, input_output_aliases: Any,
+    out_avals: Sequence[ShapedArray], debug: bool, mesh: Any, compiler_params: CompilerParams | None,
+    name: str | None, **_: Any,
+) -> Any:  # fmt: skip
+    """Lower an application of a kernel: the rule of `pallas_call` for GPUs and these options."""
+    find_runtime()
+    params = CompilerParams() if compiler_params is None else compiler_params
+    where = jaxpr.debug_info.func_src_info
+    _check(grid_mapping, mesh, params, where)
+    kernel_name = mlir.sanitize_name(name or jaxpr.debug_info.func_name).replace(".", "_")
+    with new_context() as context, ir.Location.unknown(context):
+        kernel = Kernel(where, context, mesh.num_threads or 1, params)
+        module = _module(kernel, jaxpr, grid_mapping, mesh, kernel_name, len(args), out_avals)
+        if debug:
+            print(f"\nThe Mosaic GPU module for pallas_call {where}:\n{module.operation}")
+        module.operation.verify()
+        code, digest = serialized(module)
+    config = dict(
+        kernel_hash=ir.StringAttr.get(digest),
+        module=ir.StringAttr.get(code),
+        use_custom_barrier=ir.BoolAttr.get(False),
+        uses_xla_collective_metadata=ir.BoolAttr.get(False),
+    )
+    row_major = lambda avals: [list(range(a.ndim))[::-1] for a in avals]
+    call = custom_call(
+        _TARGET,
+        result_types=[mlir.aval_to_ir_type(ctx.module_context, a) for a in ctx.avals_out],
+        operands=args,
+        operand_layouts=row_major(ctx.avals_in),
+        result_layouts=row_major(ctx.avals_out),
+        operand_output_aliases=dict(input_output_aliases),
+        api_version=1,
+        extra_attributes={"mhlo.backend_config": ir.DictAttr.get(config)},
+    )
+    return call.results
+
+
+def _check(mapping: GridMapping, mesh: Any, params: CompilerParams, where: str) -> None:
+    if mesh is None:
+        raise NotImplementedError(
+            f"pallas_call with a grid is not compiled for {TABLE.target} yet, in the call of {where}: use plgpu.kernel, and "
+            "plgpu.emit_pipeline in it for the grid and blocks."
+        )
+    if mapping.num_dynamic_grid_bounds or mapping.vmapped_dims or mapping.num_index_operands:
+        raise NotImplementedError(
+            f"Kernels for {TABLE.target} are not mapped by jax.vmap yet, in the call of {where}: give the grid another axis."
+        )
+    if params.profile_space:
+        raise NotImplementedError(
+            f"Kernels for {TABLE.target} have no profiler yet, in the call of {where}: leave profile_space out."
+        )
+    if mapping.scratch_avals:
+        raise NotImplementedError(f"Scratch memory of a mesh, in the call of {where}.")
+
+
+def _module(
+    kernel: GpuKernel, jaxpr: Jaxpr, mapping: GridMapping, mesh: Any, name: str, inputs: int, out_avals: Any
+) -> Any:  # fmt: skip
+    cluster = math.prod(mesh.cluster)
+    blocks = math.prod(mesh.grid) * cluster
+    if not 0 < blocks <= _MOST_BLOCKS:
+        raise ValueError(
+            f"The grid {mesh.grid} of {kernel.name} has {blocks} blocks, but GPUs run 1 to {_MOST_BLOCKS}."
+        )
+    avals: list[Any] = [v.aval for v in jaxpr.invars]
+    for a in avals:
+        if a.memory_space is not MemorySpace.GMEM:
+            raise NotImplementedError(
+                f"Kernels for {TABLE.target} have operands in global memory only, not in {a.memory_space}, in {kernel.name}."
+            )
+    kernel.layouts = Layouts(jaxpr)
+    kernel.used = _used(jaxpr)
+
+    def body(pointers: list[Any]) -> None:
+        _positions(kernel, mesh, cluster)
+        refs = [
+            whole(p, a.inner_aval.shape, a.inner_aval.dtype, MemorySpace.GMEM, i)
+            for i, (p, a) in enumerate(zip(pointers, avals))
+        ]
+        lower_jaxpr(kernel, jaxpr, refs)
+
+    return make_module(kernel, name, inputs + len(out_avals), blocks, cluster, body)
+
+
+def _positions(kernel: GpuKernel, mesh: Any, cluster: int) -> None:
+    """Emit the position along each axis: blocks are numbered in row-major order, those of a cluster together."""
+    block = Index(0, arith.index_cast(kernel.i32, gpu.block_id(gpu.Dimension.x)))
+    outer, inner = block.divmod(cluster)
+    found = [
+        *zip(mesh.grid_names, unraveled(outer, mesh.grid)),
+        *zip(mesh.cluster_names, unraveled(inner, mesh.cluster)),
+    ]
+    kernel.axes = {n: i.value(kernel.i32) for n, i in found}
+    kernel.sizes = dict(mesh.shape)
+    if mesh.thread_name is not None:
+        kernel.axes[mesh.thread_name] = kernel.warpgroup
+        kernel.thread_axis = mesh.thread_name
+
+
+def _used(jaxpr: Jaxpr) -> set[Any]:
+    """Return the variables that something uses, of a jaxpr and of those in it."""
+    used = {v for v in jaxpr.outvars if type(v) is Var}
+    for eqn in jaxpr.eqns:
+        used.update([v for v in eqn.invars if type(v) is Var])
+        for nested in jaxprs_in_params(eqn.params):
+            used |= _used(getattr(nested, "jaxpr", nested))
+    return used

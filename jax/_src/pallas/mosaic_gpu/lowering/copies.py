@@ -1,0 +1,247 @@
+"""Copies between global and shared memory, by the unit for tensors (TMA)."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Sequence
+from typing import Any
+
+from jax._src import dtypes
+from jax._src.lib.mlir import ir
+from jax._src.lib.mlir.dialects import arith, func, llvm, nvvm, scf
+from jax._src.pallas.kernel_rules import RuleContext
+from jax._src.pallas.mosaic_gpu.copies import (
+    async_prefetch_p,
+    commit_group_p,
+    commit_smem_p,
+    copy_gmem_to_smem_p,
+    copy_smem_to_gmem_p,
+    wait_smem_to_gmem_p,
+)
+from jax._src.pallas.mosaic_gpu.lowering import barriers
+from jax._src.pallas.mosaic_gpu.lowering.indices import Index, integer
+from jax._src.pallas.mosaic_gpu.lowering.kernel import TABLE, GpuKernel, rule
+from jax._src.pallas.mosaic_gpu.lowering.memory import resolved
+from jax._src.pallas.mosaic_gpu.lowering.views import View
+from jax._src.pallas.mosaic_gpu.operations import operands_of
+
+_MOST_DIMS = 5
+_MOST_IN_BOX = 256
+_SLOWEST = 2**62
+
+
+@dataclasses.dataclass(frozen=True)
+class Box:
+    """A part of an array in global memory that one instruction copies.
+
+    Attributes:
+      operand: the number of the kernel's operand.
+      dtype: its dtype.
+      sizes, strides: of the array, as the unit for tensors sees it.
+      box: the size of the part.
+      swizzle: how many bytes of rows have permuted pieces in shared memory.
+    """
+
+    operand: int
+    dtype: Any
+    sizes: tuple[int, ...]
+    strides: tuple[int, ...]
+    box: tuple[int, ...]
+    swizzle: int | None
+
+
+def _refused(why: str) -> NotImplementedError:
+    return NotImplementedError(f"Kernels for {TABLE.target} cannot copy so: {why}.")
+
+
+def plan(gmem: View, smem: View) -> tuple[Box, list[Index]]:
+    """Return what is copied between a part of global memory and one of shared memory, and where it begins.
+
+    The unit copies a box of the array in row-major order: where shared memory is tiled, it is given an array
+    that has been divided into tiles.
+
+    Raises:
+      NotImplementedError: if the unit cannot do it.
+    """
+    if gmem.operand is None:
+        raise _refused("the reference in global memory is no operand of the kernel")
+    # The order of dimensions in shared memory, the slowest first.
+    parts: list[tuple[int, int, int, int, Index]] = []
+    for g in gmem.dropped:
+        if len(g.factors) != 1:
+            raise _refused("from a view that has been reshaped")
+        (n, stride) = g.factors[0]
+        parts.append((_SLOWEST, n, stride, 1, g.start))
+    for g, s in zip(gmem.dims, smem.dims):
+        if g.step != 1 or s.step != 1 or len(g.factors) != 1:
+            raise _refused("with strides, or from a view that has been reshaped")
+        size, stride = g.factors[0]
+        inner = 1
+        start = g.start
+        for n, smem_stride in reversed(s.factors[1:]):
+            outer_start, inner_start = start.divmod(n)
+            parts.append((smem_stride, n, stride * inner, n, inner_start))
+            if size % n:
+                raise _refused(
+                    f"an array of {size} elements along a dimension that is tiled by {n}"
+                )
+            start, size, inner = outer_start, size // n, inner * n
+        count = s.size // inner
+        parts.append((s.factors[0][1], size, stride * inner, count, start))
+    dims = sorted(parts, key=lambda p: -p[0])
+    expected = 1
+    for smem_stride, _, _, count, _ in reversed(dims):
+        if count > 1 and smem_stride != expected:
+            raise _refused("shared memory that is not all of a buffer")
+        expected *= count
+    # Dimensions of size one are left out, but for the last one.
+    kept = [d for d in dims[:-1] if d[1] > 1] + dims[-1:]
+    box = Box(
+        gmem.operand, gmem.dtype,
+        tuple([d[1] for d in kept]), tuple([d[2] for d in kept]), tuple([d[3] for d in kept]), smem.swizzle,
+    )  # fmt: skip
+    _check(box)
+    return box, [d[4] for d in kept]
+
+
+def _check(box: Box) -> None:
+    size = dtypes.itemsize_bits(box.dtype) // 8
+    if len(box.sizes) > _MOST_DIMS:
+        raise _refused(f"arrays of more than {_MOST_DIMS} dimensions, with those of tiles")
+    if any(n > _MOST_IN_BOX for n in box.box):
+        raise _refused(
+            f"parts of more than {_MOST_IN_BOX} elements along a dimension, of {box.box}"
+        )
+    if box.strides[-1] != 1 or box.box[-1] * size % 16:
+        raise _refused(
+            f"parts whose last dimension is no multiple of 16 bytes beside each other, of {box.box} elements of {size} bytes"
+        )
+    if any(s * size % 16 for s in box.strides[:-1]):
+        raise _refused("rows of an array that do not begin at multiples of 16 bytes")
+
+
+_CODES = {1: 1, 2: 2, 4: 3, 8: 4}
+_NAMES = {"float16": 5, "float32": 6, "bfloat16": 7}
+
+
+def initialize_descriptor(pointer: Any, operand: Any, box: Box) -> None:
+    """Emit, on the host, the initialization of a descriptor."""
+    i64 = ir.IntegerType.get_signless(64)
+    constant = lambda n: integer(n, i64)
+
+    def array(values: Sequence[int]) -> Any:
+        out = llvm.alloca(pointer.type, constant(len(values)), i64)
+        for i, n in enumerate(values):
+            at = llvm.GEPOp(pointer.type, out, [], [i], i64, None).result
+            llvm.StoreOp(constant(n), at)
+        return out
+
+    func.CallOp(
+        [], "mosaic_gpu_init_tma_desc",
+        [
+            pointer, operand, constant(_type_code(box.dtype)), constant(len(box.sizes)),
+            array(box.sizes), array(box.strides), constant(box.swizzle or 16), array(box.box),
+        ],
+    )  # fmt: skip
+
+
+def _type_code(dtype: Any) -> int:
+    return _NAMES.get(dtypes.dtype_name(dtype)) or _CODES[dtypes.itemsize_bits(dtype) // 8]
+
+
+@rule(copy_gmem_to_smem_p)
+def _to_shared(
+    ctx: RuleContext,
+    *flat: Any,
+    tree: Any,
+    collective_axes: Any,
+    leader_tracked: Any,
+    oob_mode: Any,
+) -> Any:
+    if collective_axes is not None or leader_tracked is not None:
+        raise _refused("to all blocks of a cluster")
+    source, target, barrier = operands_of(tree, flat)
+    kernel = ctx.kernel
+    gmem, smem = resolved(source), resolved(target)
+    box, start = plan(gmem, smem)
+    there = barriers.barriers_of(barrier)
+    size = math.prod(box.box) * dtypes.itemsize_bits(box.dtype) // 8
+    if not kernel.params.unsafe_no_auto_barriers:
+        kernel.warpgroup_barrier()
+    barriers.arrive_expecting(kernel, there, size)
+    descriptor = kernel.descriptors.get(box)
+    nvvm.cp_async_bulk_tensor_shared_cluster_global(
+        _beginning(smem), descriptor, _coordinates(start), there.pointer(kernel), [],
+        predicate=kernel.one_lane(),
+    )  # fmt: skip
+    return []
+
+
+def _beginning(smem: View) -> Any:
+    first = [Index()] * len(smem.dims)
+    return smem.replace(swizzle=None).address(smem.element_offset(first))
+
+
+def _coordinates(start: Sequence[Index]) -> list[Any]:
+    i32 = ir.IntegerType.get_signless(32)
+    return [i.value(i32) for i in reversed(start)]
+
+
+@rule(copy_smem_to_gmem_p)
+def _to_global(
+    ctx: RuleContext, *flat: Any, tree: Any, commit_group: bool, reduction_op: str | None
+) -> Any:
+    source, target, predicate = operands_of(tree, flat)
+    kernel = ctx.kernel
+    gmem, smem = resolved(target), resolved(source)
+    box, start = plan(gmem, smem)
+    descriptor = kernel.descriptors.get(box)
+    lane = kernel.one_lane()
+    if predicate is not None:
+        lane = arith.andi(lane, predicate.scalar)
+    if reduction_op is None:
+        nvvm.cp_async_bulk_tensor_global_shared_cta(
+            descriptor, _beginning(smem), _coordinates(start), predicate=lane
+        )
+    else:
+        only = scf.IfOp(lane)
+        with ir.InsertionPoint(only.then_block):
+            kind = ir.Attribute.parse(f"#nvvm.tma_redux_kind<{reduction_op}>")
+            nvvm.cp_async_bulk_tensor_reduce(
+                descriptor, _beginning(smem), kind, _coordinates(start)
+            )
+            scf.yield_([])
+    if commit_group:
+        nvvm.cp_async_bulk_commit_group()
+    return []
+
+
+@rule(async_prefetch_p)
+def _prefetch(ctx: RuleContext, *flat: Any, **_: Any) -> Any:
+    raise _refused("to the cache only")
+
+
+@rule(commit_smem_p)
+def _commit(ctx: RuleContext, *flat: Any, tree: Any) -> Any:
+    kernel: GpuKernel = ctx.kernel
+    kind = ir.Attribute.parse("#nvvm.proxy_kind<async.shared>")
+    space = ir.Attribute.parse("#nvvm.shared_space<cta>")
+    nvvm.fence_proxy(kind, space=space)
+    kernel.warpgroup_barrier()
+    return []
+
+
+@rule(commit_group_p)
+def _commit_group(ctx: RuleContext, *flat: Any, tree: Any) -> Any:
+    nvvm.cp_async_bulk_commit_group()
+    return []
+
+
+@rule(wait_smem_to_gmem_p)
+def _wait(ctx: RuleContext, *flat: Any, tree: Any, wait_read_only: bool) -> Any:
+    (n,) = operands_of(tree, flat)
+    count = ir.IntegerAttr(n.scalar.owner.attributes["value"]).value
+    nvvm.cp_async_bulk_wait_group(count, read=wait_read_only or None)
+    ctx.kernel.warpgroup_barrier()
+    return []

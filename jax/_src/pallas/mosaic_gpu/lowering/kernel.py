@@ -1,0 +1,196 @@
+"""What the rules of Mosaic GPU share: the table, types, constants, and the position of a lane."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from jax._src import dtypes
+from jax._src.lib.mlir import ir
+from jax._src.lib.mlir.dialects import arith, gpu, llvm, nvvm
+from jax._src.pallas.kernel_rules import KernelContext, RuleTable
+from jax._src.pallas.mosaic_gpu.core import CompilerParams
+from jax._src.pallas.mosaic_gpu.layouts import WARPGROUP
+from jax._src.pallas.mosaic_gpu.lowering.indices import Index, integer
+
+TABLE = RuleTable("GPUs (Mosaic)")
+rule = TABLE.rule
+
+WARP = 32
+DYNAMIC = -(2**31)  # in place of an index of llvm.getelementptr that is a value
+SHARED_ALIGNMENT = 1024  # which swizzled memory needs
+
+_FLOATS = {
+    "float64": "F64Type",
+    "float32": "F32Type",
+    "float16": "F16Type",
+    "bfloat16": "BF16Type",
+    "float8_e4m3fn": "Float8E4M3FNType",
+    "float8_e5m2": "Float8E5M2Type",
+}
+_INTEGERS = ("int64", "uint64", "int32", "uint32", "int16", "uint16", "int8", "uint8")
+
+
+def is_float(dtype: Any) -> bool:
+    return bool(dtypes.issubdtype(dtype, np.floating))
+
+
+def is_signed(dtype: Any) -> bool:
+    return bool(dtypes.issubdtype(dtype, np.signedinteger))
+
+
+def element_type(dtype: Any) -> Any:
+    """Return MLIR's type of elements in registers.
+
+    Raises:
+      NotImplementedError: if there is none.
+    """
+    name = dtypes.dtype_name(dtype)
+    if name == "bool":
+        return ir.IntegerType.get_signless(1)
+    if name in _FLOATS:
+        return getattr(ir, _FLOATS[name]).get()
+    if name in _INTEGERS:
+        return ir.IntegerType.get_signless(dtypes.itemsize_bits(dtype))
+    raise NotImplementedError(
+        f"Kernels for {TABLE.target} cannot have arrays of dtype {name}, only of {', '.join([*_FLOATS, *_INTEGERS])} and bool."
+    )
+
+
+def number(value: Any, dtype: Any) -> Any:
+    """Return a constant of a dtype."""
+    kind = element_type(dtype)
+    if is_float(dtype):
+        return arith.constant(kind, ir.FloatAttr.get(kind, float(value)))
+    if dtype == np.bool_:
+        return arith.constant(kind, ir.BoolAttr.get(bool(value)))
+    bits = kind.width
+    n = int(value) & (2**bits - 1)
+    return integer(n - 2**bits if n >> (bits - 1) else n, kind)
+
+
+class SharedMemory:
+    """The shared memory of a block: what is allocated is released in the opposite order."""
+
+    def __init__(self) -> None:
+        self.used = 0
+        self.most = 0
+
+    def allocate(self, size: int, alignment: int = SHARED_ALIGNMENT) -> int:
+        """Return where a part begins."""
+        start = -(-self.used // alignment) * alignment
+        self.used = start + size
+        self.most = max(self.most, self.used)
+        return start
+
+    @contextlib.contextmanager
+    def scope(self) -> Iterator[None]:
+        """Release at its end what is allocated in it."""
+        before = self.used
+        yield
+        self.used = before
+
+
+class GpuKernel(KernelContext):
+    """A kernel that is being compiled.
+
+    Args:
+      name: its name and line, for errors.
+      context: the MLIR context.
+      threads: how many warpgroups a block has.
+      params: options.
+
+    Attributes:
+      axes, sizes: the position along each axis of the mesh, and its size.
+      thread_axis: the axis of threads.
+      architecture: the compute capability that is needed at least.
+      layouts: the layouts of variables.
+      used: the variables that something uses.
+      descriptors: those of copies.
+    """
+
+    def __init__(self, name: str, context: Any, threads: int, params: CompilerParams):
+        super().__init__(TABLE, name, context, params.lowering_semantics)
+        self.params = params
+        self.threads = threads
+        self.thread_axis: Any = None
+        self.axes: dict[Any, Any] = {}
+        self.sizes: dict[Any, int] = {}
+        self.architecture = (9, 0)
+        self.layouts: Any = None
+        self.used: set[Any] = set()
+        self.shared = SharedMemory()
+        self.descriptors: Any = None
+        self.i32 = ir.IntegerType.get_signless(32)
+        self.i64 = ir.IntegerType.get_signless(64)
+
+    def start(self) -> None:
+        """Emit the position of the lane, and where shared memory is, at the beginning of the kernel."""
+        i32 = self.i32
+        self.thread_id = arith.index_cast(i32, gpu.thread_id(gpu.Dimension.x))
+        self.lane = arith.remui(self.thread_id, integer(WARP))
+        # All lanes of a warp have the same numbers of the warp: the compiler must see that.
+        warp = uniform(arith.divui(self.thread_id, integer(WARP)))
+        self.warp = arith.remui(warp, integer(WARPGROUP // WARP))
+        self.warpgroup = arith.divui(warp, integer(WARPGROUP // WARP))
+        self.in_warpgroup = arith.remui(self.thread_id, integer(WARPGROUP))
+        space = ir.Attribute.parse("#gpu.address_space<workgroup>")
+        i8 = ir.IntegerType.get_signless(8)
+        memory = gpu.dynamic_shared_memory(
+            ir.MemRefType.get([ir.ShapedType.get_dynamic_size()], i8, memory_space=space)
+        )
+        from_index = ir.Operation.create(
+            "memref.extract_aligned_pointer_as_index",
+            results=[ir.IndexType.get()],
+            operands=[memory],
+        )
+        self.shared_base = llvm.inttoptr(
+            pointer_type(3), arith.index_cast(self.i64, from_index.result)
+        )
+        first = integer(0)
+        self.at_start = ir.InsertionPoint(first.owner)
+
+    def shared_pointer(self, offset: Index) -> Any:
+        """Return a pointer to shared memory at an offset of bytes."""
+        i8 = ir.IntegerType.get_signless(8)
+        at = [offset.value()]
+        return llvm.GEPOp(pointer_type(3), self.shared_base, at, [DYNAMIC], i8, None).result
+
+    # Synchronization
+
+    def warpgroup_barrier(self) -> None:
+        """Emit a point that all lanes of the warpgroup reach before any of them goes on."""
+        name = arith.addi(self.warpgroup, integer(1))
+        asm(f"bar.sync $0, {WARPGROUP};", "r", [name])
+
+    def block_barrier(self) -> None:
+        """Emit a point that all lanes of the block reach before any of them goes on."""
+        nvvm.barrier()
+
+    def one_lane(self) -> Any:
+        """Return whether this is the one lane of the warpgroup that does what is done once."""
+        first = arith.cmpi(arith.CmpIPredicate.eq, self.warp, integer(0))
+        return arith.andi(first, nvvm.elect_sync())
+
+
+def uniform(x: Any) -> Any:
+    """Return a value that is the same in all lanes of a warp, as one that the compiler knows to be."""
+    kind = ir.Attribute.parse("#nvvm<shfl_kind idx>")
+    return nvvm.shfl_sync(integer(-1), x, integer(0), integer(31), kind, results=[x.type])
+
+
+def pointer_type(space: int = 0) -> Any:
+    """Return the type of pointers to global (0) or shared (3) memory."""
+    return ir.Type.parse(f"!llvm.ptr<{space}>" if space else "!llvm.ptr")
+
+
+def asm(code: str, constraints: str, operands: Any, result: Any = None) -> Any:
+    """Emit instructions of PTX that have effects."""
+    if result is None:
+        result = ir.Type.parse("!llvm.void")
+        llvm.InlineAsmOp(result, operands, code, constraints, has_side_effects=True)
+        return None
+    return llvm.InlineAsmOp(result, operands, code, constraints, has_side_effects=True).result

@@ -1,0 +1,71 @@
+"""Rules of broadcasts, positions, reshapes, and reductions."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from jax._src.lax import lax
+from jax._src.pallas.kernel_rules import RuleContext
+from jax._src.pallas.mosaic_gpu.layouts import WGStridedFragLayout
+from jax._src.pallas.mosaic_gpu.lowering.elementwise import convert
+from jax._src.pallas.mosaic_gpu.lowering.fragments import (
+    Fragment,
+    from_elements,
+    layout_of,
+    positions,
+    register_shape,
+    splat,
+    vector_axis,
+)
+from jax._src.pallas.mosaic_gpu.lowering.kernel import TABLE, rule
+
+_int32 = np.dtype(np.int32)
+
+
+@rule(lax.broadcast_in_dim_p)
+def _broadcast(
+    ctx: RuleContext, x: Fragment, *_: Any, shape: Sequence[int], broadcast_dimensions: Sequence[int], **__: Any
+) -> Any:  # fmt: skip
+    shape = tuple(shape)
+    if x.is_splat:
+        return splat(x.scalar, shape, x.dtype)
+    if shape == x.shape:
+        return x
+    raise NotImplementedError(
+        f"Kernels for {TABLE.target} broadcast scalars only yet, not an array of shape {x.shape} to {shape}."
+    )
+
+
+@rule(lax.iota_p)
+def _iota(
+    ctx: RuleContext, *_: Any, dtype: Any, shape: Sequence[int], dimension: int, **__: Any
+) -> Any:
+    kernel, shape = ctx.kernel, tuple(shape)
+    layout = kernel.layouts.get(ctx.eqn.outvars[0]) or layout_of(shape, dtype)
+    counts, n = register_shape(layout, shape)
+    step = 1 if vector_axis(layout, shape) == dimension else 0
+    registers = np.empty(counts, dtype=object)
+    for at, index in positions(kernel, layout, shape):
+        values = [(index[dimension] + k * step).value(kernel.i32) for k in range(n)]
+        registers[at] = convert(from_elements(values), _int32, dtype)
+    return Fragment(layout, shape, np.dtype(dtype), registers)
+
+
+@rule(lax.reshape_p, lax.squeeze_p)
+def _reshape(ctx: RuleContext, x: Fragment, *_: Any, **__: Any) -> Any:
+    (out,) = ctx.avals_out
+    if x.is_splat:
+        return splat(x.scalar, out.shape, x.dtype)
+    if isinstance(x.layout, WGStridedFragLayout):
+        # The elements in row-major order stay where they are.
+        layout = WGStridedFragLayout(tuple(out.shape), x.layout.vec_size)
+        return Fragment(layout, tuple(out.shape), x.dtype, x.registers)
+    if tuple(out.shape) == x.shape:
+        return x
+    raise NotImplementedError(
+        f"Kernels for {TABLE.target} cannot reshape an array of shape {x.shape} in the layout {x.layout} to {tuple(out.shape)}: write it to "
+        "shared memory, and read a view of that."
+    )

@@ -1,0 +1,26 @@
+"""Kernels for GPUs compiled by Mosaic GPU for a Hopper GPU that is not there."""
+
+from pathlib import Path
+
+import pytest
+from pallas_mosaic_gpu_kernels import KERNELS
+
+import jax
+from jax.experimental import topologies
+
+pytestmark = pytest.mark.aot("cuda", "mosaic_gpu")
+
+COMPILED = (
+    "add_of_few", "functions", "functions_bfloat16", "integers", "booleans", "branches", "atomics", "double_swizzled_64",
+    "turned", "matmul", "pipelined_transposed", "from_registers",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("name", COMPILED)
+def test_compiles(name):
+    kernel = KERNELS[name]
+    config = (Path(__file__).parent / "testdata" / "h100.textproto").read_text()
+    topology = topologies.get_topology_desc("h100", "cuda", target_config=config, topology="1x1x1")
+    sharding = jax.sharding.SingleDeviceSharding(topology.devices[0])
+    args = [jax.ShapeDtypeStruct(a.shape, a.dtype, sharding=sharding) for a in kernel.args]
+    assert "mosaic_gpu_v2" in jax.jit(kernel.call).lower(*args).compile().as_text()

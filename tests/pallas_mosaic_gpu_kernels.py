@@ -1,0 +1,274 @@
+"""Kernels for GPUs (Mosaic GPU) of one warpgroup, with what they compute."""
+
+import dataclasses
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+import jax
+import jax.numpy as jnp
+from jax import lax
+from jax.experimental import pallas as pl
+from jax.experimental.pallas import mosaic_gpu as plgpu
+
+f16, bf16, f32, i32 = jnp.float16, jnp.bfloat16, jnp.float32, jnp.int32
+SMEM = plgpu.SMEM
+
+
+def like(*shape, dtype=f32):
+    return jax.ShapeDtypeStruct(shape, dtype)
+
+
+def swizzled(bytes_, dtype):
+    columns = bytes_ // np.dtype(dtype).itemsize
+    return (plgpu.TilingTransform((8, columns)), plgpu.SwizzleTransform(bytes_))
+
+
+SWIZZLED = swizzled(128, f16)
+
+
+@dataclasses.dataclass
+class Kernel:
+    """A kernel, the types of its arguments and result, options, and the function that it computes."""
+
+    body: Callable
+    args: list
+    out: Any
+    expected: Callable
+    options: dict = dataclasses.field(default_factory=dict)
+    tolerance: float = 1e-5
+
+    def __post_init__(self):
+        self.call = plgpu.kernel(self.body, out_type=self.out, **self.options)
+
+
+# Arithmetic
+
+
+def add(x_ref, y_ref, o_ref):
+    o_ref[...] = x_ref[...] + y_ref[...]
+
+
+def functions(x_ref, o_ref):
+    o_ref[...] = _functions(x_ref[...])
+
+
+def _functions(x):
+    y = jnp.tanh(x) + jnp.exp(x) / jnp.sqrt(jnp.abs(x)) * jax.nn.sigmoid(x)
+    y += x.astype(i32).astype(x.dtype) + jnp.expm1(x) - lax.rsqrt(x * x) + x**3 + jnp.sign(x)
+    return jnp.where(y > 0, y, jnp.maximum(x, 1).astype(bf16).astype(x.dtype))
+
+
+def integers(x_ref, y_ref, o_ref):
+    o_ref[...] = _integers(x_ref[...], y_ref[...])
+
+
+def _integers(x, y):
+    mask = (x > y) ^ (x & 1 == 0)
+    return jnp.where(mask, x // 3 * (y | 5), lax.rem(x, jnp.int32(7)) - (y >> 2)) + ~x
+
+
+def booleans(x_ref, o_ref):
+    o_ref[...] = (x_ref[...] > 0) | (x_ref[...] < -1)
+
+
+def rows(x_ref, o_ref):
+    i = lax.axis_index("row")
+    total = lax.fori_loop(0, 4, lambda k, acc: acc + x_ref[i, k], jnp.zeros((256,), f32))
+    o_ref[i] = total * plgpu.broadcasted_iota(f32, (256,), 0)
+
+
+def branches(x_ref, o_ref):
+    i = lax.axis_index("row")
+    x = x_ref[i]
+    y = lax.cond(i % 2 == 0, lambda: x * 2, lambda: x + 1)
+    z = lax.switch(i, [lambda: y, lambda: y - 3, lambda: y * y])
+
+    @pl.when(i != 1)
+    def _():
+        o_ref[i] = z
+
+    @pl.when(i == 1)
+    def _():
+        steps = lambda s: (s[0] + 1, s[1] + x)
+        o_ref[i] = lax.while_loop(lambda s: s[0] < 3, steps, (jnp.int32(0), z))[1]
+
+
+def _branches(x):
+    two = (x[1] + 1 - 3) + 3 * x[1]
+    return np.stack([x[0] * 2, two, (x[2] * 2) ** 2])
+
+
+def atomics(x_ref, o_ref, total):
+    total[...] = jnp.zeros((128,), i32)
+    for _ in range(2):
+        plgpu.atomic_add(total, x_ref[...])
+    plgpu.atomic_max(total.at[3], 7)
+    o_ref[...] = total[...]
+
+
+def _atomics(x):
+    out = 2 * x
+    out[3] = max(out[3], 7)
+    return out
+
+
+# Copies
+
+
+def double(x_ref, o_ref, buffer, barrier):
+    part = pl.ds(lax.axis_index("block") * 64, 64)
+    plgpu.copy_gmem_to_smem(x_ref.at[part], buffer, barrier)
+    plgpu.barrier_wait(barrier)
+    buffer[...] = buffer[...] * 2
+    plgpu.commit_smem()
+    plgpu.copy_smem_to_gmem(buffer, o_ref.at[part])
+    plgpu.wait_smem_to_gmem(0)
+
+
+def doubled(dtype, transforms=()):
+    return Kernel(
+        double,
+        [like(128, 64, dtype=dtype)],
+        like(128, 64, dtype=dtype),
+        lambda x: x * 2,
+        dict(
+            grid=(2,), grid_names=("block",),
+            scratch_types=[SMEM((64, 64), dtype, transforms=transforms), plgpu.Barrier()],
+        ),
+    )  # fmt: skip
+
+
+def turned(x_ref, o_ref, buffer, barriers):
+    for i in range(2):
+        plgpu.copy_gmem_to_smem(x_ref.at[i], buffer.at[i], barriers.at[i])
+    for i in range(2):
+        plgpu.barrier_wait(barriers.at[i])
+    whole = plgpu.transpose_ref(buffer, (0, 2, 1))
+    o_ref[...] = whole[...].reshape(2, 32, 64)
+
+
+# Products
+
+
+def matmul(a_ref, b_ref, o_ref, a, b, o, barrier):
+    part = pl.ds(lax.axis_index("m") * 64, 64)
+    plgpu.copy_gmem_to_smem(a_ref.at[part], a, barrier)
+    plgpu.copy_gmem_to_smem(b_ref, b, barrier)
+    plgpu.barrier_wait(barrier)
+
+    def multiply(acc):
+        plgpu.wgmma(acc, a, b)
+        plgpu.wgmma_wait(0)
+        return acc[...]
+
+    o[...] = pl.run_scoped(multiply, plgpu.ACC((64, 128))).astype(o.dtype)
+    plgpu.commit_smem()
+    plgpu.copy_smem_to_gmem(o, o_ref.at[part])
+    plgpu.wait_smem_to_gmem(0)
+
+
+def _product(a, b):
+    return a.astype(np.float32) @ b.astype(np.float32)
+
+
+MATMUL = Kernel(
+    matmul,
+    [like(128, 64, dtype=f16), like(64, 128, dtype=f16)],
+    like(128, 128, dtype=f16),
+    _product,
+    dict(
+        grid=(2,), grid_names=("m",),
+        scratch_types=[
+            SMEM((64, 64), f16, transforms=SWIZZLED), SMEM((64, 128), f16, transforms=SWIZZLED),
+            SMEM((64, 128), f16, transforms=SWIZZLED), plgpu.Barrier(num_arrivals=2),
+        ],
+    ),
+    tolerance=1e-3,
+)  # fmt: skip
+
+
+def pipelined(transposed, dtype):
+    """A product with a pipeline over its inner dimension; the right matrix may be given transposed."""
+
+    def body(a_ref, b_ref, o_ref):
+        def multiply(acc):
+            def step(indices, a, b):
+                plgpu.wgmma(acc, a, plgpu.transpose_ref(b, (1, 0)) if transposed else b)
+                plgpu.wgmma_wait(0)
+
+            shape, index = ((64, 64), lambda k: (k, 0))
+            if transposed:
+                index = lambda k: (0, k)
+            plgpu.emit_pipeline(
+                step,
+                grid=(3,),
+                in_specs=[
+                    plgpu.BlockSpec((64, 64), lambda k: (0, k), transforms=swizzled(128, dtype)),
+                    plgpu.BlockSpec(shape, index, transforms=swizzled(128, dtype)),
+                ],
+                max_concurrent_steps=2,
+            )(a_ref, b_ref)
+            return acc[...]
+
+        o_ref[...] = pl.run_scoped(multiply, plgpu.ACC((64, 64)))
+
+    right = like(64, 192, dtype=dtype) if transposed else like(192, 64, dtype=dtype)
+    expected = (lambda a, b: _product(a, b.T)) if transposed else _product
+    return Kernel(body, [like(64, 192, dtype=dtype), right], like(64, 64), expected)
+
+
+def from_registers(a_ref, b_ref, o_ref, b, barrier):
+    plgpu.copy_gmem_to_smem(b_ref, b, barrier)
+    plgpu.barrier_wait(barrier)
+    a = plgpu.load(a_ref, (), layout=plgpu.Layout.WGMMA, optimized=False)
+
+    def multiply(acc):
+        plgpu.wgmma(acc, a * 2, b)
+        plgpu.wgmma_wait(0)
+        return acc[...]
+
+    o_ref[...] = pl.run_scoped(multiply, plgpu.ACC((64, 64)))
+
+
+KERNELS = {
+    "add": Kernel(add, [like(256), like(256)], like(256), np.add),
+    "add_of_few": Kernel(add, [like(3, 5), like(3, 5)], like(3, 5), np.add),
+    "functions": Kernel(functions, [like(256)], like(256), _functions),
+    "functions_bfloat16": Kernel(
+        functions, [like(2, 128, dtype=bf16)], like(2, 128, dtype=bf16), _functions, tolerance=0.05
+    ),
+    "integers": Kernel(
+        integers, [like(512, dtype=i32), like(512, dtype=i32)], like(512, dtype=i32), _integers
+    ),
+    "booleans": Kernel(booleans, [like(128)], like(128, dtype=bool), lambda x: (x > 0) | (x < -1)),
+    "rows": Kernel(
+        rows, [like(2, 4, 256)], like(2, 256), lambda x: x.sum(1) * np.arange(256),
+        dict(grid=(2,), grid_names=("row",)),
+    ),
+    "branches": Kernel(
+        branches, [like(3, 128)], like(3, 128), _branches, dict(grid=(3,), grid_names=("row",))
+    ),
+    "atomics": Kernel(
+        atomics, [like(128, dtype=i32)], like(128, dtype=i32), _atomics,
+        dict(scratch_types=[SMEM((128,), i32)]),
+    ),
+    "double": doubled(f32),
+    "double_tiled": doubled(f16, (plgpu.TilingTransform((8, 64)),)),
+    "double_swizzled_128": doubled(f16, swizzled(128, f16)),
+    "double_swizzled_64": doubled(f32, swizzled(64, f32)),
+    "double_swizzled_32": doubled(bf16, swizzled(32, bf16)),
+    "turned": Kernel(
+        turned, [like(2, 64, 32)], like(2, 32, 64), lambda x: x.transpose(0, 2, 1),
+        dict(scratch_types=[SMEM((2, 64, 32), f32), plgpu.Barrier(num_barriers=2)]),
+    ),
+    "matmul": MATMUL,
+    "pipelined": pipelined(False, f16),
+    "pipelined_transposed": pipelined(True, bf16),
+    "from_registers": Kernel(
+        from_registers, [like(64, 64, dtype=f16), like(64, 64, dtype=f16)], like(64, 64),
+        lambda a, b: _product(2 * a, b),
+        dict(scratch_types=[SMEM((64, 64), f16, transforms=SWIZZLED), plgpu.Barrier()]),
+    ),
+}  # fmt: skip

@@ -1,0 +1,96 @@
+"""What kernels for GPUs (Mosaic GPU) are lowered to: run by a machine of one warpgroup, and refused with reasons."""
+
+import mosaic_gpu_machine
+import numpy as np
+import pytest
+from pallas_mosaic_gpu_kernels import KERNELS, SMEM, f16, f32, i32, like
+
+import jax
+import jax.numpy as jnp
+from jax.experimental import pallas as pl
+from jax.experimental.pallas import mosaic_gpu as plgpu
+
+
+def lowered(call, *args):
+    return jax.jit(call).trace(*args).lower(lowering_platforms=("cuda",))
+
+
+def argument(rng, struct):
+    if struct.dtype.kind == "i":
+        return rng.integers(-50, 50, struct.shape, struct.dtype)
+    return rng.normal(size=struct.shape).astype(struct.dtype)
+
+
+@pytest.mark.parametrize("name", KERNELS)
+def test_computes(name):
+    kernel = KERNELS[name]
+    rng = np.random.default_rng(7)
+    args = [argument(rng, a) for a in kernel.args]
+    (got,) = mosaic_gpu_machine.run(lowered(kernel.call, *kernel.args), *args, outputs=[kernel.out])
+    want = np.asarray(kernel.expected(*args))
+    wide = got.dtype if got.dtype.kind == "b" else np.float64
+    np.testing.assert_allclose(
+        got.astype(wide), want.astype(wide), rtol=kernel.tolerance, atol=kernel.tolerance
+    )
+
+
+def test_positions_of_blocks_and_clusters():
+    def body(o_ref):
+        i, j, c = [jax.lax.axis_index(n) for n in "ijc"]
+        o_ref[i, j, c] = jnp.full((128,), i * 100 + j * 10 + c, i32)
+
+    call = plgpu.kernel(
+        body, out_type=like(2, 3, 2, 128, dtype=i32), grid=(2, 3), grid_names=("i", "j"), cluster=(2,), cluster_names=("c",)
+    )  # fmt: skip
+    (out,) = mosaic_gpu_machine.run(lowered(call), outputs=[like(2, 3, 2, 128, dtype=i32)])
+    i, j, c = np.indices((2, 3, 2))
+    np.testing.assert_array_equal(out[..., 5], i * 100 + j * 10 + c)
+
+
+def sorts(x_ref, o_ref):
+    o_ref[...] = jnp.sort(x_ref[...])
+
+
+def copies_columns(x_ref, o_ref, buffer, barrier):
+    plgpu.copy_gmem_to_smem(x_ref.at[:, ::2], buffer, barrier)
+
+
+def too_much(x_ref, o_ref, buffer):
+    buffer[...] = jnp.zeros(buffer.shape, buffer.dtype)
+
+
+REFUSED = {
+    "primitive": (sorts, {}, r"cannot have sort of \(float32\[128,8\]\), at .*py.*:\d+.*in sorts"),
+    "stride": (
+        copies_columns, dict(scratch_types=[SMEM((128, 4), f32), plgpu.Barrier()]), "with strides",
+    ),
+    "memory": (too_much, dict(scratch_types=[SMEM((64, 1024), f32)]), "bytes of shared memory"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_refuses(name):
+    body, options, message = REFUSED[name]
+    call = plgpu.kernel(body, out_type=like(128, 8), **options)
+    with pytest.raises((NotImplementedError, ValueError), match=message):
+        lowered(call, like(128, 8))
+
+
+def test_matrix_that_the_tensor_core_cannot_read():
+    def body(a_ref, o_ref, a, b):
+        def multiply(acc):
+            plgpu.wgmma(acc, a, b)
+            return acc[...]
+
+        o_ref[...] = pl.run_scoped(multiply, plgpu.ACC((64, 64)))
+
+    types = [SMEM((64, 64), f16), SMEM((64, 64), f16)]
+    call = plgpu.kernel(body, out_type=like(64, 64), scratch_types=types)
+    with pytest.raises(NotImplementedError, match="SwizzleTransform"):
+        lowered(call, like(64, 64, dtype=f16))
+
+
+def test_same_kernels_are_the_same_call():
+    text = [lowered(KERNELS["add"].call, *KERNELS["add"].args).as_text() for _ in range(2)]
+    assert text[0] == text[1]
+    assert "mosaic_gpu_v2" in text[0]
