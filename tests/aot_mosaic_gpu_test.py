@@ -3,7 +3,7 @@
 from pathlib import Path
 
 import pytest
-from pallas_mosaic_gpu_kernels import KERNELS
+from pallas_mosaic_gpu_kernels import KERNELS, SPECIALIZED
 
 import jax
 from jax.experimental import topologies
@@ -12,13 +12,13 @@ pytestmark = pytest.mark.aot("cuda", "mosaic_gpu")
 
 COMPILED = (
     "add_of_few", "functions", "functions_bfloat16", "integers", "booleans", "branches", "atomics", "double_swizzled_64",
-    "turned", "matmul", "pipelined_transposed", "from_registers",
+    "turned", "matmul", "pipelined_transposed", "from_registers", "normalized", "reductions", "attention", "specialized",
 )  # fmt: skip
 
 
 @pytest.mark.parametrize("name", COMPILED)
 def test_compiles(name):
-    kernel = KERNELS[name]
+    kernel = {**KERNELS, "specialized": SPECIALIZED}[name]
     config = (Path(__file__).parent / "testdata" / "h100.textproto").read_text()
     topology = topologies.get_topology_desc("h100", "cuda", target_config=config, topology="1x1x1")
     sharding = jax.sharding.SingleDeviceSharding(topology.devices[0])

@@ -272,3 +272,142 @@ KERNELS = {
         dict(scratch_types=[SMEM((64, 64), f16, transforms=SWIZZLED), plgpu.Barrier()]),
     ),
 }  # fmt: skip
+
+
+# Reductions, broadcasts, and other layouts
+
+
+def softmax(x_ref, o_ref):
+    o_ref[...] = jax.nn.softmax(x_ref[...], axis=-1)
+
+
+def _softmax(x):
+    e = np.exp(x - x.max(-1, keepdims=True))
+    return e / e.sum(-1, keepdims=True)
+
+
+def normalized(x_ref, g_ref, o_ref):
+    x = x_ref[...]
+    o_ref[...] = (x - x.mean(0)) * g_ref[...] + x.sum()
+
+
+def reductions(x_ref, o_ref):
+    x = x_ref[...]
+    o_ref[0] = x.max(1)[0]
+    o_ref[1] = jnp.min(x, (0, 1)) + jnp.any(x > 3, axis=0).astype(f32)[1]
+
+
+def _reductions(x):
+    first = x.max(1)[0]
+    return np.stack([first, x.min((0, 1)) + np.any(x > 3, axis=0).astype(np.float32)[1]])
+
+
+def layouts(x_ref, o_ref):
+    x = plgpu.layout_cast(x_ref[...] * 2, plgpu.Layout.WGMMA)
+    y = plgpu.layout_cast(x + 1, plgpu.Layout.WG_STRIDED((64, 64), vec_size=2))
+    o_ref[...] = (y.T + x).reshape(32, 128)
+
+
+def narrow_sum(x_ref, o_ref):
+    o_ref[...] = jnp.broadcast_to(x_ref[...].sum(), (128,))
+
+
+def attention(q_ref, k_ref, v_ref, o_ref, k, v, barriers):
+    """Attention over blocks of keys, with a maximum and a sum for each row that are carried."""
+    q = plgpu.load(q_ref, (), layout=plgpu.Layout.WGMMA, optimized=False)
+    rows = plgpu.Layout.WGMMA.reduce(1)
+    full = lambda x: plgpu.layout_cast(jnp.full((64,), x, f32), rows)
+    out = plgpu.layout_cast(jnp.zeros((64, 64), f32), plgpu.Layout.WGMMA)
+
+    def step(i, carry):
+        biggest, total, out = carry
+        part = pl.ds(i * 64, 64)
+        plgpu.copy_gmem_to_smem(k_ref.at[part], k, barriers.at[0])
+        plgpu.copy_gmem_to_smem(v_ref.at[part], v, barriers.at[1])
+        plgpu.barrier_wait(barriers.at[0])
+
+        def scores(acc):
+            plgpu.wgmma(acc, q, plgpu.transpose_ref(k, (1, 0)))
+            return acc[...]
+
+        s = pl.run_scoped(scores, plgpu.ACC((64, 64))) * 0.125
+        new = jnp.maximum(biggest, s.max(1))
+        scale = jnp.exp(biggest - new)
+        p = jnp.exp(s - lax.broadcast_in_dim(new, (64, 64), [0]))
+        total = total * scale + p.sum(1)
+        plgpu.barrier_wait(barriers.at[1])
+        out = out * lax.broadcast_in_dim(scale, (64, 64), [0])
+
+        def weighted(acc):
+            plgpu.wgmma(acc, p.astype(f16), v)
+
+        return new, total, pl.run_state(weighted)(plgpu.ACC.init(out))
+
+    _, total, out = lax.fori_loop(0, 2, step, (full(-1e30), full(0.0), out))
+    o_ref[...] = out / lax.broadcast_in_dim(total, (64, 64), [0])
+
+
+def _attention(q, k, v):
+    q, k, v = [x.astype(np.float32) for x in (q, k, v)]
+    return _softmax(q @ k.T * 0.125) @ v
+
+
+KERNELS |= {
+    "softmax": Kernel(softmax, [like(64, 32)], like(64, 32), _softmax),
+    "normalized": Kernel(
+        normalized, [like(128, 16), like(16)], like(128, 16),
+        lambda x, g: (x - x.mean(0)) * g + x.sum(), tolerance=1e-4,
+    ),
+    "reductions": Kernel(reductions, [like(3, 5, 128)], like(2, 128), _reductions),
+    "layouts": Kernel(
+        layouts, [like(64, 64)], like(32, 128), lambda x: ((2 * x + 1).T + 2 * x).reshape(32, 128)
+    ),
+    "narrow_sum": Kernel(
+        narrow_sum, [like(4, 128, dtype=bf16)], like(128, dtype=bf16),
+        lambda x: np.full(128, x.astype(np.float32).sum()), tolerance=0.01,
+    ),
+    "attention": Kernel(
+        attention, [like(64, 64, dtype=f16), like(128, 64, dtype=f16), like(128, 64, dtype=f16)],
+        like(64, 64), _attention, tolerance=5e-3,
+        options=dict(
+            scratch_types=[
+                SMEM((64, 64), f16, transforms=SWIZZLED), SMEM((64, 64), f16, transforms=SWIZZLED),
+                plgpu.Barrier(num_barriers=2),
+            ]
+        ),
+    ),
+}  # fmt: skip
+
+
+# Several warpgroups
+
+
+def specialized(a_ref, b_ref, o_ref):
+    """A product with a pipeline whose copies another warpgroup starts."""
+
+    def compute(pipeline):
+        o_ref[...] = pipeline(plgpu.layout_cast(jnp.zeros((64, 64), f32), plgpu.Layout.WGMMA))
+
+    def step(indices, a, b, total):
+        multiply = lambda acc: plgpu.wgmma(acc, a, b)
+        return pl.run_state(multiply)(plgpu.ACC.init(total))
+
+    plgpu.emit_pipeline_warp_specialized(
+        step,
+        grid=(4,),
+        memory_registers=40,
+        max_concurrent_steps=2,
+        num_compute_wgs=1,
+        wg_axis="wg",
+        compute_context=compute,
+        in_specs=[
+            plgpu.BlockSpec((64, 64), lambda k: (0, k), transforms=SWIZZLED),
+            plgpu.BlockSpec((64, 64), lambda k: (k, 0), transforms=SWIZZLED),
+        ],
+    )(a_ref, b_ref)
+
+
+SPECIALIZED = Kernel(
+    specialized, [like(64, 256, dtype=f16), like(256, 64, dtype=f16)], like(64, 64), _product,
+    dict(num_threads=2, thread_name="wg"),
+)  # fmt: skip

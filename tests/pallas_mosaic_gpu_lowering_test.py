@@ -3,7 +3,7 @@
 import mosaic_gpu_machine
 import numpy as np
 import pytest
-from pallas_mosaic_gpu_kernels import KERNELS, SMEM, f16, f32, i32, like
+from pallas_mosaic_gpu_kernels import KERNELS, SMEM, SPECIALIZED, f16, f32, i32, like
 
 import jax
 import jax.numpy as jnp
@@ -45,6 +45,21 @@ def test_positions_of_blocks_and_clusters():
     (out,) = mosaic_gpu_machine.run(lowered(call), outputs=[like(2, 3, 2, 128, dtype=i32)])
     i, j, c = np.indices((2, 3, 2))
     np.testing.assert_array_equal(out[..., 5], i * 100 + j * 10 + c)
+
+
+def test_vmap():
+    kernel = KERNELS["double"]
+    x = np.random.default_rng(0).normal(size=(128, 3, 64)).astype(np.float32)
+    call = jax.vmap(kernel.call, in_axes=1)
+    (out,) = mosaic_gpu_machine.run(lowered(call, like(128, 3, 64)), x, outputs=[like(3, 128, 64)])
+    np.testing.assert_array_equal(out, 2 * x.transpose(1, 0, 2))
+
+
+def test_warp_specialization_gives_registers_to_the_threads_that_compute():
+    module = mosaic_gpu_machine.module_of(lowered(SPECIALIZED.call, *SPECIALIZED.args))
+    text = str(module)
+    assert text.count("nvvm.setmaxregister") == 2
+    assert "threads(%arg5, %arg6, %arg7) in (%arg11 = %c256" in text
 
 
 def sorts(x_ref, o_ref):

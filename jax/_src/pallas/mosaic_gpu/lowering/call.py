@@ -9,10 +9,12 @@ from typing import Any
 import numpy as np
 
 from jax._src.core import Jaxpr, ShapedArray, Var, jaxprs_in_params
+from jax._src.indexing import Slice
 from jax._src.interpreters import mlir
 from jax._src.interpreters.mlir.custom_call import custom_call
 from jax._src.lib.mlir import ir
 from jax._src.lib.mlir.dialects import arith, gpu
+from jax._src.pallas.blocks import Squeezed
 from jax._src.pallas.grids import GridMapping
 from jax._src.pallas.kernel_rules import lower_jaxpr
 from jax._src.pallas.mosaic_gpu.core import CompilerParams, MemorySpace
@@ -24,6 +26,7 @@ from jax._src.pallas.mosaic_gpu.lowering import (
     memory as _memory,
     mma as _mma,
     operations as _operations,
+    reductions as _reductions,
     shapes as _shapes,
 )
 from jax._src.pallas.mosaic_gpu.lowering.fragments import splat
@@ -32,10 +35,21 @@ from jax._src.pallas.mosaic_gpu.lowering.inference import Layouts
 from jax._src.pallas.mosaic_gpu.lowering.kernel import TABLE, GpuKernel, number
 from jax._src.pallas.mosaic_gpu.lowering.launch import make_module, new_context, serialized
 from jax._src.pallas.mosaic_gpu.lowering.runtime import find_runtime
-from jax._src.pallas.mosaic_gpu.lowering.views import whole
+from jax._src.pallas.mosaic_gpu.lowering.views import View, transformed, whole
+from jax._src.state.indexing import NDIndexer
 
 # Imported for their rules.
-_RULES = (_barriers, control_flow, _copies, _elementwise, _memory, _mma, _operations, _shapes)
+_RULES = (
+    _barriers,
+    control_flow,
+    _copies,
+    _elementwise,
+    _memory,
+    _mma,
+    _operations,
+    _reductions,
+    _shapes,
+)
 _TARGET = "mosaic_gpu_v2"
 _MOST_BLOCKS = 2**31 - 1
 
@@ -98,9 +112,9 @@ def _check(mapping: GridMapping, mesh: Any, params: CompilerParams, where: str) 
             f"pallas_call with a grid is not compiled for {TABLE.target} yet, in the call of {where}: use plgpu.kernel, and "
             "plgpu.emit_pipeline in it for the grid and blocks."
         )
-    if mapping.num_dynamic_grid_bounds or mapping.vmapped_dims or mapping.num_index_operands:
+    if mapping.num_dynamic_grid_bounds or mapping.num_index_operands:
         raise NotImplementedError(
-            f"Kernels for {TABLE.target} are not mapped by jax.vmap yet, in the call of {where}: give the grid another axis."
+            f"Kernels for {TABLE.target} are not mapped by jax.vmap over sizes that differ, in the call of {where}."
         )
     if params.profile_space:
         raise NotImplementedError(
@@ -114,7 +128,8 @@ def _module(
     kernel: GpuKernel, jaxpr: Jaxpr, mapping: GridMapping, mesh: Any, name: str, inputs: int, out_avals: Any
 ) -> Any:  # fmt: skip
     cluster = math.prod(mesh.cluster)
-    blocks = math.prod(mesh.grid) * cluster
+    mapped = [mapping.grid[i] for i in mapping.vmapped_dims]
+    blocks = math.prod(mapped) * math.prod(mesh.grid) * cluster
     if not 0 < blocks <= _MOST_BLOCKS:
         raise ValueError(
             f"The grid {mesh.grid} of {kernel.name} has {blocks} blocks, but GPUs run 1 to {_MOST_BLOCKS}."
@@ -129,22 +144,46 @@ def _module(
     kernel.used = _used(jaxpr)
 
     def body(pointers: list[Any]) -> None:
-        _positions(kernel, mesh, cluster)
-        refs = [
-            whole(p, a.inner_aval.shape, a.inner_aval.dtype, MemorySpace.GMEM, i)
-            for i, (p, a) in enumerate(zip(pointers, avals))
-        ]
+        at = _positions(kernel, mesh, cluster, mapped)
+        refs = []
+        for i, (p, m) in enumerate(zip(pointers, mapping.block_mappings)):
+            array = m.array_aval
+            view = whole(p, array.shape, array.dtype, MemorySpace.GMEM, i)
+            refs.append(_mapped(kernel, mapping, m, view, at))
         lower_jaxpr(kernel, jaxpr, refs)
 
     return make_module(kernel, name, inputs + len(out_avals), blocks, cluster, body)
 
 
-def _positions(kernel: GpuKernel, mesh: Any, cluster: int) -> None:
-    """Emit the position along each axis: blocks are numbered in row-major order, those of a cluster together."""
+def _mapped(
+    kernel: GpuKernel, mapping: GridMapping, m: Any, view: View, at: Sequence[Index]
+) -> View:
+    """Return the part of an array that a kernel gets that `vmap` has mapped."""
+    if not at:
+        return view
+    int32 = np.dtype(np.int32)
+    index = [Index()] * len(mapping.grid)
+    for i, x in zip(mapping.vmapped_dims, at):
+        index[i] = x
+    given = [splat(x.value(kernel.i32), (), int32) for x in index]
+    chosen = lower_jaxpr(kernel, m.index_map_jaxpr.jaxpr, given)
+    squeezed = [isinstance(d, Squeezed) for d in m.block_shape]
+    indices = [i if s else Slice(0, n) for i, s, n in zip(chosen, squeezed, view.shape)]
+    return transformed(view, [NDIndexer(indices, view.shape)])
+
+
+def _positions(
+    kernel: GpuKernel, mesh: Any, cluster: int, mapped: Sequence[int]
+) -> list[Index]:  # fmt: skip
+    """Emit the position along each axis, and return that along axes which `vmap` added.
+
+    Blocks are numbered in row-major order, those of a cluster together.
+    """
     block = Index(0, arith.index_cast(kernel.i32, gpu.block_id(gpu.Dimension.x)))
     outer, inner = block.divmod(cluster)
+    at = unraveled(outer, [*mapped, *mesh.grid])
     found = [
-        *zip(mesh.grid_names, unraveled(outer, mesh.grid)),
+        *zip(mesh.grid_names, at[len(mapped) :]),
         *zip(mesh.cluster_names, unraveled(inner, mesh.cluster)),
     ]
     kernel.axes = {n: i.value(kernel.i32) for n, i in found}
@@ -152,6 +191,7 @@ def _positions(kernel: GpuKernel, mesh: Any, cluster: int) -> None:
     if mesh.thread_name is not None:
         kernel.axes[mesh.thread_name] = kernel.warpgroup
         kernel.thread_axis = mesh.thread_name
+    return at[: len(mapped)]
 
 
 def _used(jaxpr: Jaxpr) -> set[Any]:

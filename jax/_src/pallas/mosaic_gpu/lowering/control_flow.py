@@ -11,7 +11,7 @@ import numpy as np
 from jax._src import dtypes
 from jax._src.ad_checkpoint.primitive import remat_p
 from jax._src.call_primitives import call_p, closed_call_p
-from jax._src.core import ClosedJaxpr
+from jax._src.core import AbstractRef, ClosedJaxpr
 from jax._src.custom_derivatives.jvp import custom_jvp_call_p
 from jax._src.custom_derivatives.vjp import custom_vjp_call_p
 from jax._src.jit.primitive import jit_p
@@ -24,6 +24,7 @@ from jax._src.lib.mlir.dialects import arith, scf
 from jax._src.pallas.kernel_rules import RuleContext, lower_closed, lower_jaxpr
 from jax._src.pallas.mosaic_gpu.core import BarrierType, MemorySpace, WGMMAAbstractAccumulatorRef
 from jax._src.pallas.mosaic_gpu.lowering import barriers
+from jax._src.pallas.mosaic_gpu.lowering.exchange import in_layout
 from jax._src.pallas.mosaic_gpu.lowering.fragments import (
     Fragment,
     flat_registers,
@@ -44,6 +45,7 @@ from jax._src.pallas.mosaic_gpu.lowering.mma import Accumulator
 from jax._src.pallas.mosaic_gpu.lowering.views import View, arranged, whole
 from jax._src.pallas.mosaic_gpu.transforms import nbytes
 from jax._src.pallas.primitives import num_programs_p, program_id_p, run_scoped_p
+from jax._src.state.discharge import run_state_p
 
 _int32 = np.dtype(np.int32)
 
@@ -95,7 +97,7 @@ def _prepared(kernel: GpuKernel, values: Sequence[Any], variables: Sequence[Any]
     for x, v in zip(values, variables):
         if isinstance(x, Fragment):
             layout = kernel.layouts.get(v)
-            x = x if layout is None else x.with_layout(layout)
+            x = in_layout(kernel, x, layout)
         out.append(x)
     return out
 
@@ -148,8 +150,8 @@ def _unflat(like: Sequence[Any], registers: Sequence[Any]) -> list[Any]:
     return [from_registers(x, rest) for x in like]
 
 
-def _same_layouts(like: Sequence[Any], values: Sequence[Any]) -> list[Any]:
-    return [x.with_layout(a.layout) for a, x in zip(like, values)]
+def _same_layouts(kernel: GpuKernel, like: Sequence[Any], values: Sequence[Any]) -> list[Any]:
+    return [in_layout(kernel, x, a.layout) for a, x in zip(like, values)]
 
 
 # Loops
@@ -180,7 +182,7 @@ def _scan(
             accumulators, like, loop.inner_iter_args,
             lambda now: lower_closed(kernel, jaxpr, [*consts, *now]),
         )  # fmt: skip
-        scf.yield_(_flat(_same_layouts(like, outs)))
+        scf.yield_(_flat(_same_layouts(kernel, like, outs)))
     return _take_results(accumulators, like, loop.results)
 
 
@@ -209,7 +211,7 @@ def _while(
             accumulators, like, after.arguments,
             lambda now: lower_closed(kernel, body_jaxpr, [*body_consts, *now]),
         )  # fmt: skip
-        scf.yield_(_flat(_same_layouts(like, outs)))
+        scf.yield_(_flat(_same_layouts(kernel, like, outs)))
     return _take_results(accumulators, like, loop.results)
 
 
@@ -244,7 +246,7 @@ def _branch(ctx: RuleContext, x: Any, branches: Sequence[ClosedJaxpr], args: Seq
     def emit(block: Any, run: Callable[[], list[Any]]) -> None:
         with ir.InsertionPoint(block):
             outs = _with_accumulators(accumulators, own, _flat(own), lambda _: run())
-            scf.yield_(_flat(_same_layouts(like, outs)))
+            scf.yield_(_flat(_same_layouts(kernel, like, outs)))
 
     emit(choice.then_block, lambda: lower_closed(kernel, branches[0], args))
     rest = lambda: _branch(ctx, arith.subi(x, integer(1)), branches[1:], args)
@@ -285,6 +287,25 @@ def _run_scoped(ctx: RuleContext, *args: Any, jaxpr: ClosedJaxpr, collective_axe
         if created:
             barriers.invalidate(kernel, created, shared)
     return outs
+
+
+@rule(run_state_p)
+def _run_state(ctx: RuleContext, *args: Any, jaxpr: ClosedJaxpr, **_: Any) -> Any:
+    kernel = ctx.kernel
+    avals = jaxpr.in_avals
+    taken = []
+    for x, a in zip(args, avals):
+        if isinstance(x, Fragment) and isinstance(a, AbstractRef):
+            if not isinstance(a, WGMMAAbstractAccumulatorRef):
+                raise NotImplementedError(
+                    f"Kernels for {TABLE.target} have run_state for accumulators of wgmma only, not for {a}: use pl.run_scoped."
+                )
+            x = Accumulator.of(kernel, x)
+        taken.append(x)
+    lower_closed(kernel, jaxpr, taken)
+    return [
+        t.final() if isinstance(t, Accumulator) and t is not x else x for x, t in zip(args, taken)
+    ]
 
 
 def allocate(kernel: GpuKernel, aval: Any, shared: bool) -> Any:

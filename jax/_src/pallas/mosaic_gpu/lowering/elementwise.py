@@ -13,12 +13,13 @@ from jax._src.lib.mlir import ir
 from jax._src.lib.mlir.dialects import arith, math
 from jax._src.pallas.elementwise import BINARY, COMPARISONS, UNARY, kind
 from jax._src.pallas.kernel_rules import RuleContext, lower_fun
+from jax._src.pallas.mosaic_gpu.layouts import WGSplatFragLayout
+from jax._src.pallas.mosaic_gpu.lowering.exchange import broadcasted, in_layout
 from jax._src.pallas.mosaic_gpu.lowering.fragments import (
     Fragment,
     full_like,
     like_operand,
     mapped,
-    splat,
 )
 from jax._src.pallas.mosaic_gpu.lowering.kernel import (
     TABLE,
@@ -51,11 +52,21 @@ _ONE_OPERAND = {**UNARY, **{p: (op, None, None, None) for p, op in _FUNCTIONS.it
 
 
 def _apply(ctx: RuleContext, operation: Callable[..., Any], *args: Fragment) -> Fragment:
-    """Apply an operation to the elements of the operands, of which scalars are broadcast."""
+    """Apply an operation to the elements of the operands, which are broadcast as by NumPy."""
     (out,) = ctx.avals_out
-    same = [x if x.shape == out.shape else splat(x.scalar, out.shape, x.dtype) for x in args]
-    wanted = ctx.kernel.layouts.get(ctx.eqn.outvars[0])
-    return mapped(operation, same, out.dtype, wanted)
+    layout = ctx.kernel.layouts.get(ctx.eqn.outvars[0])
+    same = []
+    for x in args:
+        if x.shape != out.shape:
+            kept = range(len(out.shape) - len(x.shape), len(out.shape))
+            x = broadcasted(ctx.kernel, x, out.shape, kept, layout)
+        same.append(x)
+    arrays = [x for x in same if not x.is_splat]
+    if arrays and (layout is None or isinstance(layout, WGSplatFragLayout)):
+        layout = arrays[0].layout
+    if arrays:
+        same = [in_layout(ctx.kernel, x, layout) for x in same]
+    return mapped(operation, same, out.dtype)
 
 
 def _narrow(dtype: Any) -> bool:
@@ -254,7 +265,7 @@ def _same(ctx: RuleContext, *args: Any, **_: Any) -> Any:
 
 @rule(layout_cast_p)
 def _layout_cast(ctx: RuleContext, x: Fragment, *, new_layout: Any) -> Fragment:
-    return x.with_layout(new_layout.to_mgpu())
+    return in_layout(ctx.kernel, x, new_layout.to_mgpu())
 
 
 # Conversions

@@ -57,20 +57,19 @@ class Fragment:
     def with_registers(self, registers: Any, dtype: Any = None) -> Fragment:
         return Fragment(self.layout, self.shape, self.dtype if dtype is None else dtype, registers)
 
-    def with_layout(self, layout: FragmentedLayout) -> Fragment:
-        """Return the array in a layout, if that takes no exchange between lanes.
+    def with_dtype(self, operation: Callable[[Any], Any], dtype: Any) -> Fragment:
+        """Return the array of another dtype whose registers are made by an operation."""
+        registers = np.empty(self.registers.shape, dtype=object)
+        for at in np.ndindex(registers.shape):
+            registers[at] = operation(self.registers[at])
+        return self.with_registers(registers, np.dtype(dtype))
 
-        Raises:
-          NotImplementedError: if it does.
-        """
+    def with_layout(self, layout: FragmentedLayout) -> Fragment:
+        """Return the array in a layout: its own, or any if all elements are equal."""
         if self.layout == layout or isinstance(layout, WGSplatFragLayout) and self.is_splat:
             return self
         if not self.is_splat:
-            raise NotImplementedError(
-                f"An array of shape {self.shape} in the layout {self.layout} is wanted in the layout {layout}: kernels for "
-                "GPUs (Mosaic) do not exchange elements between lanes. Write it to shared memory, and load it from there "
-                "with plgpu.load(ref, (), layout=...)."
-            )
+            raise ValueError(f"An array in the layout {self.layout} has not the layout {layout}.")
         counts, size = register_shape(layout, self.shape)
         kind = ir.VectorType.get([size], element_type(self.dtype))
         filled = vector.broadcast(kind, self.scalar)
@@ -125,7 +124,7 @@ def layout_of(shape: Sequence[int], dtype: Any) -> FragmentedLayout:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class _TiledDim:
+class TiledDim:
     """A dimension of a tiled array: part of a dimension of the array."""
 
     size: int
@@ -133,13 +132,14 @@ class _TiledDim:
     stride: int
 
 
-def _tiled_dims(layout: TiledLayout, shape: Sequence[int]) -> list[_TiledDim]:
+def tiled_dims(layout: TiledLayout, shape: Sequence[int]) -> list[TiledDim]:
+    """Return the dimensions of an array that is tiled as a layout says."""
     layout.tiling.tile_shape(tuple(shape))  # checks that it fits
-    dims = [_TiledDim(n, d, 1) for d, n in enumerate(shape)]
+    dims = [TiledDim(n, d, 1) for d, n in enumerate(shape)]
     for tile in layout.tiling.tiles:
         head, tail = dims[: len(dims) - len(tile)], dims[len(dims) - len(tile) :]
-        outer = [_TiledDim(d.size // t, d.origin, d.stride * t) for d, t in zip(tail, tile)]
-        inner = [_TiledDim(t, d.origin, d.stride) for d, t in zip(tail, tile)]
+        outer = [TiledDim(d.size // t, d.origin, d.stride * t) for d, t in zip(tail, tile)]
+        inner = [TiledDim(t, d.origin, d.stride) for d, t in zip(tail, tile)]
         dims = [*head, *outer, *inner]
     return dims
 
@@ -155,7 +155,7 @@ def register_shape(layout: FragmentedLayout, shape: Sequence[int]) -> tuple[tupl
         return (), 1
     if isinstance(layout, WGStridedFragLayout):
         return (math.prod(shape) // (WARPGROUP * layout.vec_size),), layout.vec_size
-    dims = _tiled_dims(layout, shape)
+    dims = tiled_dims(layout, shape)
     gone = {d + len(dims) for d in (*_distributed(layout), layout.vector_dim)}
     counts = tuple([1 if i in gone else d.size for i, d in enumerate(dims)])
     return counts, dims[layout.vector_dim].size
@@ -164,7 +164,7 @@ def register_shape(layout: FragmentedLayout, shape: Sequence[int]) -> tuple[tupl
 def vector_axis(layout: FragmentedLayout, shape: Sequence[int]) -> int:
     """Return the dimension of the array along which the elements of a register are beside each other."""
     if isinstance(layout, TiledLayout):
-        return _tiled_dims(layout, shape)[layout.vector_dim].origin
+        return tiled_dims(layout, shape)[layout.vector_dim].origin
     return len(shape) - 1
 
 
@@ -180,7 +180,7 @@ def positions(
         for (k,) in np.ndindex(counts):
             yield (k,), unraveled(first + k * WARPGROUP * size, shape)
         return
-    dims = _tiled_dims(layout, shape)
+    dims = tiled_dims(layout, shape)
     base = [Index() for _ in shape]
     for groups, value, total in (
         (layout.warp_dims, kernel.warp, WARPGROUP // WARP),
@@ -197,7 +197,7 @@ def positions(
         yield at, index
 
 
-def _size(dims: Sequence[_TiledDim], d: int | Replicated) -> int:
+def _size(dims: Sequence[TiledDim], d: int | Replicated) -> int:
     return d.times if isinstance(d, Replicated) else dims[d].size
 
 
@@ -235,25 +235,18 @@ def first_of_copies(kernel: GpuKernel, layout: FragmentedLayout) -> Any:
 # Operations on elements
 
 
-def mapped(
-    operation: Callable[..., Any],
-    args: Sequence[Fragment],
-    dtype: Any,
-    layout: FragmentedLayout | None = None,
-) -> Fragment:
-    """Apply an operation on values of MLIR to the elements of arrays of one shape.
+def mapped(operation: Callable[..., Any], args: Sequence[Fragment], dtype: Any) -> Fragment:
+    """Apply an operation on values of MLIR to the elements of arrays of one shape and layout.
 
     Args:
       operation: function of as many scalars, or vectors, as there are arrays.
-      args: the arrays.
+      args: the arrays; those of equal elements can be any.
       dtype: the dtype of the result.
-      layout: the layout of the result; None for that of the operands.
     """
     shape = args[0].shape
     if all(x.is_splat for x in args):
         return splat(operation(*[x.scalar for x in args]), shape, dtype)
-    if layout is None or isinstance(layout, WGSplatFragLayout):
-        layout = next(x.layout for x in args if not x.is_splat)
+    layout = next(x.layout for x in args if not x.is_splat)
     parts = [x.with_layout(layout) for x in args]
     registers = np.empty(parts[0].registers.shape, dtype=object)
     for at in np.ndindex(registers.shape):

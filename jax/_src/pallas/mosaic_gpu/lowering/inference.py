@@ -14,12 +14,14 @@ from jax._src import dtypes
 from jax._src.core import ClosedJaxpr, Jaxpr, Literal, jaxprs_in_params
 from jax._src.lax import lax
 from jax._src.lax.control_flow import cond_p, scan_p, while_p
+from jax._src.pallas.mosaic_gpu.core import WGMMAAbstractAccumulatorRef
 from jax._src.pallas.mosaic_gpu.layouts import FragmentedLayout, Layout, TiledLayout
 from jax._src.pallas.mosaic_gpu.lowering.fragments import default_layout
 from jax._src.pallas.mosaic_gpu.memory_operations import layout_cast_p
 from jax._src.pallas.mosaic_gpu.mma import wgmma_accumulator_load_p, wgmma_p
 from jax._src.pallas.mosaic_gpu.operations import operands_of
 from jax._src.pallas.primitives import run_scoped_p
+from jax._src.state.discharge import run_state_p
 
 _REDUCTIONS = tuple(
     [lax.reduce_sum_p, lax.reduce_max_p, lax.reduce_min_p, lax.reduce_prod_p, lax.reduce_and_p, lax.reduce_or_p]
@@ -39,6 +41,7 @@ class Layouts:
         self._wanted: dict[Any, FragmentedLayout] = {}
         self._smaller: list[tuple[Any, Any, tuple[int, ...]]] = []  # reduced, and over which axes
         self._visit(jaxpr)
+        self._prefer()
         self._reduce()
         self._choose()
 
@@ -92,9 +95,17 @@ class Layouts:
                 left = operands_of(params["tree"], eqn.invars)[1]
                 if not hasattr(left, "ref") and _is_array(left):
                     self._want(left, Layout.WGMMA.to_mgpu())
+            elif p is run_state_p:
+                inner = params["jaxpr"]
+                for x, out, a in zip(eqn.invars, eqn.outvars, inner.in_avals):
+                    if isinstance(a, WGMMAAbstractAccumulatorRef) and _is_array(out):
+                        self._want(x, Layout.WGMMA.to_mgpu())
+                        self._make(out, Layout.WGMMA.to_mgpu())
+                self._visit(inner.jaxpr)
             elif p in _REDUCTIONS:
                 axes = tuple(params["axes"])
-                self._smaller.append((eqn.invars[0], eqn.outvars[0], axes))
+                if not isinstance(eqn.invars[0], Literal):
+                    self._smaller.append((eqn.invars[0], eqn.outvars[0], axes))
             elif p is lax.broadcast_in_dim_p:
                 self._broadcast(eqn)
             else:
@@ -157,8 +168,12 @@ class Layouts:
         if not _is_array(out):
             return
         for x in xs:
-            if not isinstance(x, Literal) and _is_array(x):
-                self._same(out, x)
+            if isinstance(x, Literal) or not _is_array(x):
+                continue
+            self._same(out, x)
+            missing = len(out.aval.shape) - len(x.aval.shape)
+            if missing and out.aval.shape[missing:] == x.aval.shape:
+                self._smaller.append((out, x, tuple(range(missing))))
 
     def _reduce(self) -> None:
         """Give arrays that others are reduced to the reduced layouts, and those the layouts of which these are known."""
@@ -170,6 +185,14 @@ class Layouts:
                 if isinstance(layout, TiledLayout) and _is_array(part) and self.get(part) is None:
                     self._want(part, layout.reduce(axes))
                     changed = True
+
+    def _prefer(self) -> None:
+        """Give arrays that are reduced over some axes the layout whose lanes share rows, where it fits."""
+        for whole, part, _ in self._smaller:
+            shape = whole.aval.shape
+            fits = len(shape) == 2 and shape[0] % 64 == 0 and shape[1] % 8 == 0
+            if fits and part.aval.shape and self.get(whole) is None:
+                self._want(whole, Layout.WGMMA.to_mgpu())
 
     def _choose(self) -> None:
         """Give the others the layout in which the widest of them is read from memory."""

@@ -73,9 +73,14 @@ def number(value: Any, dtype: Any) -> Any:
 
 
 class SharedMemory:
-    """The shared memory of a block: what is allocated is released in the opposite order."""
+    """The shared memory of a block: what is allocated is released in the opposite order.
 
-    def __init__(self) -> None:
+    Args:
+      keeps: whether nothing is released, since several threads can be in different parts of the kernel.
+    """
+
+    def __init__(self, keeps: bool) -> None:
+        self.keeps = keeps
         self.used = 0
         self.most = 0
 
@@ -91,7 +96,8 @@ class SharedMemory:
         """Release at its end what is allocated in it."""
         before = self.used
         yield
-        self.used = before
+        if not self.keeps:
+            self.used = before
 
 
 class GpuKernel(KernelContext):
@@ -122,7 +128,8 @@ class GpuKernel(KernelContext):
         self.architecture = (9, 0)
         self.layouts: Any = None
         self.used: set[Any] = set()
-        self.shared = SharedMemory()
+        self.shared = SharedMemory(threads > 1)
+        self.scratch_size = 0
         self.descriptors: Any = None
         self.i32 = ir.IntegerType.get_signless(32)
         self.i64 = ir.IntegerType.get_signless(64)
@@ -150,8 +157,26 @@ class GpuKernel(KernelContext):
         self.shared_base = llvm.inttoptr(
             pointer_type(3), arith.index_cast(self.i64, from_index.result)
         )
+        # Known when the kernel has been lowered: where scratch memory is, and how much each thread has.
+        self._scratch = [integer(0), integer(0)]
+        mine = arith.addi(self._scratch[0], arith.muli(self.warpgroup, self._scratch[1]))
+        self._scratch_pointer = self.shared_pointer(Index(0, mine))
         first = integer(0)
         self.at_start = ir.InsertionPoint(first.owner)
+
+    def scratch_pointer(self, size: int) -> Any:
+        """Return a pointer to bytes of shared memory that the thread uses only for a moment."""
+        self.scratch_size = max(self.scratch_size, size)
+        return self._scratch_pointer
+
+    def finish(self) -> int:
+        """Return how much shared memory a block has, after the kernel has been lowered."""
+        aligned = lambda n: -(-n // SHARED_ALIGNMENT) * SHARED_ALIGNMENT
+        size = aligned(self.scratch_size) if self.threads > 1 else self.scratch_size
+        start = aligned(self.shared.most) if size else self.shared.most
+        for constant, value in zip(self._scratch, (start, size)):
+            constant.owner.attributes["value"] = ir.IntegerAttr.get(self.i32, value)
+        return start + size * self.threads
 
     def shared_pointer(self, offset: Index) -> Any:
         """Return a pointer to shared memory at an offset of bytes."""
@@ -165,10 +190,6 @@ class GpuKernel(KernelContext):
         """Emit a point that all lanes of the warpgroup reach before any of them goes on."""
         name = arith.addi(self.warpgroup, integer(1))
         asm(f"bar.sync $0, {WARPGROUP};", "r", [name])
-
-    def block_barrier(self) -> None:
-        """Emit a point that all lanes of the block reach before any of them goes on."""
-        nvvm.barrier()
 
     def one_lane(self) -> Any:
         """Return whether this is the one lane of the warpgroup that does what is done once."""

@@ -146,7 +146,7 @@ def _launch(
         body(arrays)
         gpu.terminator()
     kernel.descriptors.emit(launch, arrays)
-    most = kernel.shared.most
+    most = kernel.finish()
     if most > _MOST_SHARED:
         raise ValueError(
             f"{kernel.name} has {most} bytes of shared memory, but a block of a GPU at most {_MOST_SHARED}: take smaller buffers, "

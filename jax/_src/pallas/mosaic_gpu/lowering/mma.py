@@ -12,6 +12,7 @@ from jax._src.lib.mlir import ir
 from jax._src.lib.mlir.dialects import arith, llvm, nvvm, vector
 from jax._src.pallas.kernel_rules import RuleContext
 from jax._src.pallas.mosaic_gpu.layouts import Layout
+from jax._src.pallas.mosaic_gpu.lowering.exchange import in_layout
 from jax._src.pallas.mosaic_gpu.lowering.fragments import (
     Fragment,
     elements,
@@ -42,12 +43,18 @@ class Accumulator:
 
     @classmethod
     def zeros(cls, shape: Sequence[int], dtype: Any) -> Accumulator:
-        return cls.of(splat(number(0, dtype), shape, dtype))
+        zeros = splat(number(0, dtype), shape, dtype)
+        return cls(zeros.with_layout(Layout.WGMMA.to_mgpu()))
 
     @classmethod
-    def of(cls, value: Fragment) -> Accumulator:
+    def of(cls, kernel: GpuKernel, value: Fragment) -> Accumulator:
         """Return one that starts with a value."""
-        return cls(value.with_layout(Layout.WGMMA.to_mgpu()))
+        return cls(in_layout(kernel, value, Layout.WGMMA.to_mgpu()))
+
+    def final(self) -> Fragment:
+        """Return its value when all products are complete."""
+        _wait(self, 0)
+        return self.value
 
 
 @rule(wgmma_accumulator_load_p)
@@ -60,6 +67,8 @@ def _load(ctx: RuleContext, *flat: Any, tree: Any, wait_n: int | None) -> Any:
         )
     if wait_n is not None:
         _wait(accumulator, wait_n)
+    else:  # a wait before this one must come before what uses the value
+        accumulator.value = _pinned(accumulator.value)
     return accumulator.value
 
 
@@ -156,7 +165,7 @@ def product(kernel: GpuKernel, acc: Fragment, a: View | Fragment, b: View) -> Fr
     acc = _pinned(acc)
     columns = min(n, 256)
     right = Operand(b, 1, 0)
-    left = InRegisters(a) if isinstance(a, Fragment) else Operand(a, 0, 1)
+    left = InRegisters(kernel, a) if isinstance(a, Fragment) else Operand(a, 0, 1)
     nvvm.wgmma_fence_aligned()
     registers = np.empty(acc.registers.shape, dtype=object)
     registers[...] = acc.registers
@@ -230,13 +239,13 @@ class InRegisters:
 
     is_transposed = False
 
-    def __init__(self, x: Fragment):
+    def __init__(self, kernel: GpuKernel, x: Fragment):
         if dtypes.itemsize_bits(x.dtype) != 16:
             raise NotImplementedError(
                 f"Kernels for {TABLE.target} have products of wgmma with a left matrix in registers for dtypes of 16 bits only, not "
                 f"for {dtypes.dtype_name(x.dtype)}: write it to shared memory."
             )
-        x = x.with_layout(Layout.WGMMA.to_mgpu())
+        x = in_layout(kernel, x, Layout.WGMMA.to_mgpu())
         m, k = x.shape
         flat = np.empty(x.registers.size, dtype=object)
         flat[:] = [_as_integer(r) for r in x.registers.flat]

@@ -19,19 +19,19 @@ from jax._src.pallas.mosaic_gpu.operations import operands_of
 
 @rule(set_max_registers_p)
 def _set_max_registers(ctx: RuleContext, *flat: Any, tree: Any, n: int, action: str) -> Any:
-    nvvm.setmaxregister(n, ir.Attribute.parse(f"#nvvm.set_max_register_action<{action}>"))
+    nvvm.setmaxregister(n, ir.Attribute.parse(f"#nvvm<action {action}>"))
     return []
 
 
 @rule(griddepcontrol_wait_p)
 def _wait_for_others(ctx: RuleContext, *flat: Any, tree: Any) -> Any:
-    nvvm.griddepcontrol(ir.Attribute.parse("#nvvm.grid_dep_action<wait>"))
+    nvvm.griddepcontrol(ir.Attribute.parse("#nvvm<grid_dep_action wait>"))
     return []
 
 
 @rule(griddepcontrol_launch_dependents_p)
 def _launch_dependents(ctx: RuleContext, *flat: Any, tree: Any) -> Any:
-    nvvm.griddepcontrol(ir.Attribute.parse("#nvvm.grid_dep_action<launch_dependents>"))
+    nvvm.griddepcontrol(ir.Attribute.parse("#nvvm<grid_dep_action launch_dependents>"))
     return []
 
 

@@ -1,4 +1,4 @@
-"""Rules of broadcasts, positions, reshapes, and reductions."""
+"""Rules of broadcasts, positions, reshapes and transpositions."""
 
 from __future__ import annotations
 
@@ -7,10 +7,12 @@ from typing import Any
 
 import numpy as np
 
-from jax._src.lax import lax
+from jax._src.indexing import Slice
+from jax._src.lax import lax, slicing
 from jax._src.pallas.kernel_rules import RuleContext
 from jax._src.pallas.mosaic_gpu.layouts import WGStridedFragLayout
 from jax._src.pallas.mosaic_gpu.lowering.elementwise import convert
+from jax._src.pallas.mosaic_gpu.lowering.exchange import broadcasted, through_memory
 from jax._src.pallas.mosaic_gpu.lowering.fragments import (
     Fragment,
     from_elements,
@@ -20,7 +22,10 @@ from jax._src.pallas.mosaic_gpu.lowering.fragments import (
     splat,
     vector_axis,
 )
-from jax._src.pallas.mosaic_gpu.lowering.kernel import TABLE, rule
+from jax._src.pallas.mosaic_gpu.lowering.kernel import rule
+from jax._src.pallas.mosaic_gpu.lowering.views import transformed
+from jax._src.state.indexing import NDIndexer
+from jax._src.state.types import ReshapeTransform
 
 _int32 = np.dtype(np.int32)
 
@@ -29,14 +34,37 @@ _int32 = np.dtype(np.int32)
 def _broadcast(
     ctx: RuleContext, x: Fragment, *_: Any, shape: Sequence[int], broadcast_dimensions: Sequence[int], **__: Any
 ) -> Any:  # fmt: skip
-    shape = tuple(shape)
+    kernel, shape, kept = ctx.kernel, tuple(shape), tuple(broadcast_dimensions)
     if x.is_splat:
         return splat(x.scalar, shape, x.dtype)
     if shape == x.shape:
         return x
-    raise NotImplementedError(
-        f"Kernels for {TABLE.target} broadcast scalars only yet, not an array of shape {x.shape} to {shape}."
-    )
+    layout = kernel.layouts.get(ctx.eqn.outvars[0])
+    return broadcasted(kernel, x, shape, kept, layout)
+
+
+@rule(slicing.slice_p)
+def _slice(
+    ctx: RuleContext, x: Fragment, *, start_indices: Sequence[int], limit_indices: Any, strides: Any
+) -> Any:  # fmt: skip
+    (out,) = ctx.avals_out
+    if x.is_splat:
+        return splat(x.scalar, out.shape, x.dtype)
+    parts = [
+        Slice(start, n, step)
+        for start, n, step in zip(start_indices, out.shape, strides or [1] * len(out.shape))
+    ]
+    change = lambda view: transformed(view, [NDIndexer(parts, x.shape)])
+    return through_memory(ctx.kernel, x, change, ctx.kernel.layouts.get(ctx.eqn.outvars[0]))
+
+
+@rule(lax.transpose_p)
+def _transpose(ctx: RuleContext, x: Fragment, *, permutation: Sequence[int]) -> Any:
+    (out,) = ctx.avals_out
+    if x.is_splat:
+        return splat(x.scalar, out.shape, x.dtype)
+    change = lambda v: v.replace(dims=tuple([v.dims[p] for p in permutation]))
+    return through_memory(ctx.kernel, x, change, ctx.kernel.layouts.get(ctx.eqn.outvars[0]))
 
 
 @rule(lax.iota_p)
@@ -65,7 +93,6 @@ def _reshape(ctx: RuleContext, x: Fragment, *_: Any, **__: Any) -> Any:
         return Fragment(layout, tuple(out.shape), x.dtype, x.registers)
     if tuple(out.shape) == x.shape:
         return x
-    raise NotImplementedError(
-        f"Kernels for {TABLE.target} cannot reshape an array of shape {x.shape} in the layout {x.layout} to {tuple(out.shape)}: write it to "
-        "shared memory, and read a view of that."
-    )
+    wanted = ctx.kernel.layouts.get(ctx.eqn.outvars[0])
+    change = lambda view: transformed(view, [ReshapeTransform(tuple(out.shape), x.shape)])
+    return through_memory(ctx.kernel, x, change, wanted)

@@ -103,6 +103,14 @@ class View:
     def replace(self, **changes: Any) -> View:
         return dataclasses.replace(self, **changes)
 
+    def at(self, index: Sequence[Index]) -> View:
+        """Return the view of one element."""
+        moved = [
+            dataclasses.replace(d, size=1, start=d.start + i * d.step)
+            for d, i in zip(self.dims, index, strict=True)
+        ]
+        return self.replace(dims=(), dropped=(*self.dropped, *moved))
+
     def element_offset(self, index: Sequence[Index]) -> Index:
         """Return how many elements from the beginning of the memory an element is, before swizzling."""
         out = Index()
