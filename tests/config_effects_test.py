@@ -28,16 +28,16 @@ def test_every_option_has_a_reader_or_says_that_it_has_no_effect():
     sources = {p: p.read_text() for p in folder.rglob("*.py")}
     flags = sources.pop(folder / "_src" / "config" / "_flags.py")
     sources.pop(folder / "__init__.py")
-    text = "\n".join(sources.values())
     variables = dict(re.findall(r'^(\w+) = \w+\(\n?\s*"(\w+)"', flags, re.MULTILINE))
+    text = "\n".join(sources.values())
     assert 'f"jax_{plugin_name}_visible_devices"' in text
-    text += '"jax_cuda_visible_devices" "jax_rocm_visible_devices"'
+    used = {"jax_cuda_visible_devices", "jax_rocm_visible_devices"}
+    used.update(re.findall(r"config\.(\w+)", text), re.findall(r'"(\w+)(?=")', text))
     ignored = []
     for name, holder in config.config._value_holders.items():
         hook = getattr(holder, "_update_global_hook", None)
-        names = [name, *(v for v, n in variables.items() if n == name)]
-        read = any(re.search(rf"config\.{n}\b|\"{n}\"", text) for n in names)
-        if hook is None and not read and holder._no_effect is None:
+        names = {name, *(v for v, n in variables.items() if n == name)}
+        if hook is None and not names & used and holder._no_effect is None:
             ignored.append(name)
     assert not ignored
 
