@@ -24,30 +24,33 @@ constexpr size_t kChains = 4;
 template <typename T>
 using Unsigned = std::conditional_t<sizeof(T) == 4, uint32_t, uint64_t>;
 
-// What numbers are accumulated in: integers without a sign, as they wrap around.
+// What sums and products are taken of, and accumulated in: integers without a sign, as they wrap around.
 template <typename T>
-struct Wide {
-  using Type = std::make_unsigned_t<T>;
+struct Summed {
+  using Element = std::make_unsigned_t<T>;
+  using Total = Element;
 };
 template <>
-struct Wide<float> {
-  using Type = double;
+struct Summed<float> {
+  using Element = float;
+  using Total = double;
 };
 template <>
-struct Wide<double> {
-  using Type = double;
+struct Summed<double> {
+  using Element = double;
+  using Total = double;
 };
 
 template <typename T>
 struct SumOf {
-  using Value = typename Wide<T>::Type;
+  using Value = typename Summed<T>::Total;
   static Value Identity() { return Value{0}; }
   static Value Apply(Value a, Value b) { return static_cast<Value>(a + b); }
 };
 
 template <typename T>
 struct ProductOf {
-  using Value = typename Wide<T>::Type;
+  using Value = typename Summed<T>::Total;
   static Value Identity() { return Value{1}; }
   // Multiplied as unsigned int, since smaller types would be promoted to int and could overflow.
   static Value Apply(Value a, Value b) {
@@ -220,11 +223,12 @@ void CumulateBy(TaskRunner& runner, bool reverse, const LaneShape& shape, const 
 template <typename T>
 void CumulateOf(TaskRunner& runner, Operation operation, bool reverse, const LaneShape& shape,
                 const void* in, void* out) {
+  using Element = typename Summed<T>::Element;  // so that numbers with and without a sign share code
   switch (operation) {
     case Operation::kSum:
-      return CumulateBy<SumOf<T>, T>(runner, reverse, shape, in, out);
+      return CumulateBy<SumOf<Element>, Element>(runner, reverse, shape, in, out);
     case Operation::kProduct:
-      return CumulateBy<ProductOf<T>, T>(runner, reverse, shape, in, out);
+      return CumulateBy<ProductOf<Element>, Element>(runner, reverse, shape, in, out);
     case Operation::kMaximum:
       return CumulateBy<ExtremumOf<T, true>, T>(runner, reverse, shape, in, out);
     case Operation::kMinimum:
