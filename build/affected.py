@@ -73,11 +73,14 @@ def changed_files(since: str) -> list[str]:
 
 
 def tests_of(files: Iterable[str], tag: str) -> str:
-    """The query for the tests with a tag that depend on any of the files."""
+    """The query for the tests with a tag that depend on any of the files.
+
+    Suites depend on all their tests: `tests` would give all of them, if one is affected.
+    """
     changed = sorted({pattern for file in files if (pattern := _changed_targets(file))})
     quoted = " + ".join(f'"{pattern}"' for pattern in changed)  # names may have spaces
     dependents = "//..." if "//..." in changed else f"rdeps(//..., {quoted or 'set()'})"
-    return f"attr(tags, '[\\[ ]{tag}[,\\]]', tests({dependents}))"
+    return f"attr(tags, '[\\[ ]{tag}[,\\]]', kind('_test rule$', {dependents}))"
 
 
 def _changed_targets(file: str) -> str | None:

@@ -396,4 +396,7 @@ def test_changed_files(tmp_path, monkeypatch):
     ],
 )
 def test_targets_of_files(files, targets):
-    assert affected.tests_of(files, "cpu") == f"attr(tags, '[\\[ ]cpu[,\\]]', tests({targets}))"
+    assert (
+        affected.tests_of(files, "cpu")
+        == f"attr(tags, '[\\[ ]cpu[,\\]]', kind('_test rule$', {targets}))"
+    )
