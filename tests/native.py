@@ -98,7 +98,8 @@ def _kernels_library() -> pathlib.Path:
     # Highway, of which there is none outside of Bazel, is what the others of these are without.
     with_highway = {s.name.replace("_portable", "") for s in folder.glob("*_portable.cc")}
     sources = [s for s in sorted(folder.glob("*.cc")) if s.name not in with_highway]
-    flags = ("-std=c++20", "-Og")  # with -O3 it takes three times as long, and Bazel's is tested too
+    # -O3 takes three times as long, and Bazel's library, which has it, is tested too.
+    flags = ("-std=c++20", "-Og")
     settings = f"{compiler()} {flags} {jax.ffi.include_dir()} {sys.platform}"
     digest = hashlib.sha256(settings.encode())
     for file in sorted(folder.iterdir()):
