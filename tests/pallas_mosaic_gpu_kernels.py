@@ -308,6 +308,18 @@ def layouts(x_ref, o_ref):
     o_ref[...] = (y.T + x).reshape(32, 128)
 
 
+def parts(x_ref, y_ref, o_ref):
+    """Rotary embedding of rows: halves that are exchanged, and joined again."""
+    x, y = x_ref[...], y_ref[...]
+    first, second = jnp.split(x, 2, axis=1)
+    turned = jnp.concatenate([-second, first], axis=1)
+    o_ref[...] = x * jnp.cos(y) + turned * jnp.sin(y)
+
+
+def _parts(x, y):
+    return x * np.cos(y) + np.concatenate([-x[:, 64:], x[:, :64]], 1) * np.sin(y)
+
+
 def narrow_sum(x_ref, o_ref):
     o_ref[...] = jnp.broadcast_to(x_ref[...].sum(), (128,))
 
@@ -362,6 +374,7 @@ KERNELS |= {
     "layouts": Kernel(
         layouts, [like(64, 64)], like(32, 128), lambda x: ((2 * x + 1).T + 2 * x).reshape(32, 128)
     ),
+    "parts": Kernel(parts, [like(8, 128), like(8, 128)], like(8, 128), _parts),
     "narrow_sum": Kernel(
         narrow_sum, [like(4, 128, dtype=bf16)], like(128, dtype=bf16),
         lambda x: np.full(128, x.astype(np.float32).sum()), tolerance=0.01,

@@ -1,7 +1,8 @@
-"""Rules of broadcasts, positions, reshapes and transpositions."""
+"""Rules of broadcasts, positions, reshapes, transpositions, and parts of arrays."""
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 from typing import Any
 
@@ -12,7 +13,7 @@ from jax._src.lax import lax, slicing
 from jax._src.pallas.kernel_rules import RuleContext
 from jax._src.pallas.mosaic_gpu.layouts import WGStridedFragLayout
 from jax._src.pallas.mosaic_gpu.lowering.elementwise import convert
-from jax._src.pallas.mosaic_gpu.lowering.exchange import broadcasted, through_memory
+from jax._src.pallas.mosaic_gpu.lowering.exchange import broadcasted, scratch, through_memory
 from jax._src.pallas.mosaic_gpu.lowering.fragments import (
     Fragment,
     from_elements,
@@ -23,7 +24,7 @@ from jax._src.pallas.mosaic_gpu.lowering.fragments import (
     vector_axis,
 )
 from jax._src.pallas.mosaic_gpu.lowering.kernel import rule
-from jax._src.pallas.mosaic_gpu.lowering.views import transformed
+from jax._src.pallas.mosaic_gpu.lowering.views import View, load, store, transformed
 from jax._src.state.indexing import NDIndexer
 from jax._src.state.types import ReshapeTransform
 
@@ -96,3 +97,37 @@ def _reshape(ctx: RuleContext, x: Fragment, *_: Any, **__: Any) -> Any:
     wanted = ctx.kernel.layouts.get(ctx.eqn.outvars[0])
     change = lambda view: transformed(view, [ReshapeTransform(tuple(out.shape), x.shape)])
     return through_memory(ctx.kernel, x, change, wanted)
+
+
+@rule(lax.concatenate_p)
+def _concatenate(ctx: RuleContext, *xs: Fragment, dimension: int) -> Any:
+    (out,) = ctx.avals_out
+    kernel = ctx.kernel
+    whole = scratch(kernel, tuple(out.shape), out.dtype)
+    kernel.warpgroup_barrier()
+    start = 0
+    for x in xs:
+        store(kernel, _part(whole, dimension, start, x.shape[dimension]), x)
+        start += x.shape[dimension]
+    kernel.warpgroup_barrier()
+    return load(kernel, whole, kernel.layouts.get(ctx.eqn.outvars[0]))
+
+
+@rule(lax.split_p)
+def _split(ctx: RuleContext, x: Fragment, *, sizes: Sequence[int], axis: int) -> Any:
+    outs, start = [], 0
+    for v, n in zip(ctx.eqn.outvars, sizes, strict=True):
+        if x.is_splat:
+            outs.append(splat(x.scalar, v.aval.shape, x.dtype))
+        else:
+            change = functools.partial(_part, axis=axis, start=start, size=n)
+            outs.append(through_memory(ctx.kernel, x, change, ctx.kernel.layouts.get(v)))
+        start += n
+    return outs
+
+
+def _part(view: View, axis: int, start: int, size: int) -> View:
+    """Return a part of a view along an axis."""
+    parts = [Slice(0, n) for n in view.shape]
+    parts[axis] = Slice(start, size)
+    return transformed(view, [NDIndexer(parts, view.shape)])
