@@ -44,6 +44,23 @@ CASES = {
     "features first": (
         (2, 3, 6, 5), (4, 3, 3, 3), "float32", {"dimension_numbers": ("NCHW", "OIHW", "NCHW")},
     ),
+    "transposed": (
+        (2, 5, 6, 3), (4, 3, 3, 4), "float32",
+        {"lhs_dilation": (2, 3), "padding": ((2, 2), (1, 4))},
+    ),
+    "transposed, features first, cropped": (
+        (2, 3, 7), (4, 3, 3), "float32",
+        {"lhs_dilation": (3,), "padding": ((-1, 3),), "window_strides": (1,),
+         "dimension_numbers": ("NCH", "OIH", "NCH")},
+    ),
+    "transposed, bfloat16, one dimension dilated": (
+        (2, 4, 6, 3), (3, 3, 3, 4), "bfloat16",
+        {"lhs_dilation": (2, 1), "padding": ((3, 2), (1, 1))},
+    ),
+    "a long kernel": (
+        (2, 3, 4, 2), (8, 5, 2, 3), "float32",
+        {"lhs_dilation": (2, 2), "padding": ((6, 4), (3, 3))},
+    ),
     "complex groups": ((2, 6, 5, 4), (3, 3, 2, 4), "complex64", {"feature_group_count": 2}),
 }  # fmt: skip
 
@@ -105,6 +122,8 @@ def test_which_forms_are_taken(always):
         "groups": {"_each_group", "_features_last", None},
         "groups of the batch": {"_each_group", "_features_last", None},
         "features first": {"_features_last", None},
+        "transposed": {"_each_phase", "_features_last", None},
+        "a long kernel": {"_each_phase", "_features_last", None},
     }.items():
         always.clear()
         f, *args = derivatives(name)

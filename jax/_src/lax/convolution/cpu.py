@@ -9,6 +9,8 @@ they are exported,
 - depthwise convolutions are sums of shifted products, one for each position of the kernel;
 - their gradients by the kernel, whose results have few positions, are sums over rows;
 - other grouped convolutions are one convolution per group;
+- dilated inputs with kernels that are larger than the input, as the gradients of transposed
+  convolutions have, are one convolution for each remainder of the result's positions by the dilation;
 - the dimensions of all others are transposed to that order, which changes no result.
 
 The sums are in another order than XLA's, so that the last bits may differ.
@@ -31,8 +33,9 @@ from jax._src.lax.native_calls import is_partitioned
 # A convolution of fewer products is XLA's: it takes less than 10 ms (grouped) or 0.1 ms (others), and
 # compiles faster.
 _FEWEST_GROUPED, _FEWEST = 1 << 20, 1 << 14
-# More terms would make programs too large.
+# More terms, or convolutions, would make programs too large.
 _MOST_TERMS = 64
+_MOST_PHASES = 16
 # The numbers that the sums over rows may occupy to stay in a core's cache.
 _IN_CACHE = 1 << 16
 
@@ -72,9 +75,25 @@ def form(ctx: mlir.LoweringRuleContext, params: dict[str, Any]) -> Any:
             return None
         of_depthwise = lhs.shape[numbers.lhs_spec[0]] == groups and positions <= _MOST_TERMS
         return _kernel_gradient if of_depthwise else _each_group
-    if space > 2 or products < _FEWEST or numbers == _last(space) or out.dtype == np.float64:
+    if space > 2 or products < _FEWEST or out.dtype == np.float64:
         return None
-    return _features_last
+    if products >= _FEWEST_GROUPED and _has_long_kernel(lhs.shape, rhs.shape, params):
+        return _each_phase
+    return None if numbers == _last(space) else _features_last
+
+
+def _has_long_kernel(lhs_shape: Any, rhs_shape: Any, params: dict[str, Any]) -> bool:
+    """Whether a kernel is larger than an input that is dilated: XLA has no fast routine then."""
+    numbers, dilation = params["dimension_numbers"], params["lhs_dilation"]
+    if {*params["window_strides"], *params["rhs_dilation"]} != {1}:
+        return False
+    lhs = [lhs_shape[d] for d in numbers.lhs_spec[2:]]
+    rhs = [rhs_shape[d] for d in numbers.rhs_spec[2:]]
+    return (
+        1 < math.prod(dilation) <= _MOST_PHASES
+        and all(k >= step for k, step in zip(rhs, dilation))
+        and any(k > n and step > 1 for n, k, step in zip(lhs, rhs, dilation))
+    )
 
 
 def _last(space: int) -> ConvDimensionNumbers:
@@ -89,6 +108,60 @@ def _features_last(bind: Any, lhs: Any, rhs: Any, *, dimension_numbers: Any, **p
     lhs = lax.transpose(lhs, (lhs_spec[0], *lhs_spec[2:], lhs_spec[1]))
     rhs = lax.transpose(rhs, (*rhs_spec[2:], rhs_spec[1], rhs_spec[0]))
     out = bind(lhs, rhs, dimension_numbers=_last(lhs.ndim - 2), **params)
+    return _put_back(out, out_spec)
+
+
+def _each_phase(
+    bind: Any,
+    lhs: Any,
+    rhs: Any,
+    *,
+    padding: Any,
+    lhs_dilation: Any,
+    dimension_numbers: Any,
+    **params: Any,
+) -> Any:
+    """Convolutions of the input as it is, one for each phase: a position modulo the dilation.
+
+    Results of a phase need only every n-th element of the kernel, as the other ones meet zeros.
+    """
+    lhs_spec, rhs_spec, out_spec = dimension_numbers
+    x = lax.transpose(lhs, (lhs_spec[0], *lhs_spec[2:], lhs_spec[1]))
+    kernel = lax.transpose(rhs, (*rhs_spec[2:], rhs_spec[1], rhs_spec[0]))
+    space = x.ndim - 2
+    sizes = [
+        (n - 1) * step + sum(pads) - k + 2
+        for n, k, step, pads in zip(x.shape[1:], kernel.shape, lhs_dilation, padding)
+    ]
+    counts = [-(-size // step) for size, step in zip(sizes, lhs_dilation)]
+    outs = []
+    for phase in itertools.product(*map(range, lhs_dilation)):
+        # In a dimension, the result at `step * q + r` is the sum over t of the input at
+        # `q + t - before` times the kernel at `step * t + first`.
+        shifts = [low - r for r, (low, _) in zip(phase, padding)]
+        firsts = [shift % step for shift, step in zip(shifts, lhs_dilation)]
+        part = slicing.slice(kernel, (*firsts, 0, 0), kernel.shape, (*lhs_dilation, 1, 1))
+        befores = [shift // step for shift, step in zip(shifts, lhs_dilation)]
+        pads = [
+            (before, count - 1 + k - n - before)
+            for before, count, k, n in zip(befores, counts, part.shape, x.shape[1:])
+        ]
+        out = bind(
+            x,
+            part,
+            padding=tuple(pads),
+            lhs_dilation=(1,) * space,
+            dimension_numbers=_last(space),
+            **params,
+        )
+        outs.append(lax.reshape(out, (1, *out.shape)))
+    batch, features = outs[0].shape[1], outs[0].shape[-1]
+    together = lax.reshape(lax.concatenate(outs, 0), (*lhs_dilation, batch, *counts, features))
+    interleaved = [d for i in range(space) for d in (space + 1 + i, i)]
+    together = lax.transpose(together, (space, *interleaved, 2 * space + 1))
+    all_sizes = [count * step for count, step in zip(counts, lhs_dilation)]
+    out = lax.reshape(together, (batch, *all_sizes, features))
+    out = slicing.slice(out, [0] * out.ndim, (batch, *sizes, features))
     return _put_back(out, out_spec)
 
 
