@@ -14,6 +14,9 @@ from jax._src import compiler, cpu_profile
 FUSIONS = "xla_cpu_experimental_ynn_fusion_type"
 CONVOLUTIONS = "LIBRARY_FUSION_TYPE_INDIVIDUAL_CONVOLUTION"
 PRODUCTS = "LIBRARY_FUSION_TYPE_INDIVIDUAL_DOT"
+EMITTERS = "xla_cpu_use_fusion_emitters"
+LEVEL = "xla_backend_optimization_level"
+OLDER = {EMITTERS: False} if cpu_profile._has_emitters() else {}
 
 has_library = pytest.mark.skipif(
     CONVOLUTIONS not in cpu_profile._fusions(),
@@ -41,19 +44,19 @@ ARGS = np.linspace(-1, 1, 256, dtype=np.float32).reshape(1, 1, 16, 16), np.ones(
 @has_library
 def test_options_of_convolutions(profile, monkeypatch):
     conv, other = operations(convolve, *ARGS), operations(jnp.sin, 1.0)
-    (chosen,) = cpu_profile.options(conv, {}).items()
-    assert chosen[0] == FUSIONS
-    assert chosen[1] and CONVOLUTIONS not in chosen[1]
-    assert cpu_profile.options(other, {"a": 1}) == {"a": 1}
-    assert cpu_profile.options(conv, {FUSIONS: ""}) == {FUSIONS: ""}  # the user's wins
+    chosen = cpu_profile.options(conv, {})
+    assert chosen.keys() == {FUSIONS, *OLDER}
+    assert chosen[FUSIONS] and CONVOLUTIONS not in chosen[FUSIONS]
+    assert cpu_profile.options(other, {"a": 1}) == {"a": 1} | OLDER
+    assert cpu_profile.options(conv, {FUSIONS: ""}) == {FUSIONS: ""} | OLDER  # the user's wins
     profile("fast")
-    assert cpu_profile.options(other, {}) == {"xla_cpu_enable_fast_math": True}
-    assert cpu_profile.options(conv, {}).keys() == {FUSIONS, "xla_cpu_enable_fast_math"}
+    assert cpu_profile.options(other, {}) == {"xla_cpu_enable_fast_math": True} | OLDER
+    assert cpu_profile.options(conv, {}).keys() == {FUSIONS, "xla_cpu_enable_fast_math", *OLDER}
     profile("original")
     assert cpu_profile.options(conv, {}) == {}
     profile("default")
     monkeypatch.setenv("XLA_FLAGS", f"--xla_dump_to=a --{FUSIONS}={CONVOLUTIONS}")
-    assert cpu_profile.options(conv, {}) == {}
+    assert cpu_profile.options(conv, {}) == OLDER
 
 
 @has_library
@@ -167,7 +170,7 @@ def test_options_of_products_in_loops(profile):
     assert PRODUCTS not in cpu_profile.options(f, {})[FUSIONS]
     assert CONVOLUTIONS in cpu_profile.options(f, {})[FUSIONS]
     assert cpu_profile.options(operations(power, large.T, small), {}) == {}
-    assert cpu_profile.options(operations(jnp.dot, small, small), {}) == {}  # no loop
+    assert cpu_profile.options(operations(jnp.dot, small, small), {}) == OLDER  # no loop
     cube = np.ones((4, 8, 8), np.float32)
     assert PRODUCTS not in cpu_profile.options(operations(batch, cube, cube), {})[FUSIONS]
     cube = np.ones((9, 8, 8), np.float32)
@@ -204,6 +207,92 @@ def test_loops_compiled_to_one_function_give_the_same(profile, x64):
     tolerance = 1e-14 if x64 else 1e-5
     for a, b in zip(*map(jax.tree.leaves, results), strict=True):
         np.testing.assert_allclose(a, b, rtol=tolerance, atol=tolerance)
+
+
+has_both_generators = pytest.mark.skipif(not OLDER, reason="this jaxlib has one generator of code")
+
+
+@has_both_generators
+def test_options_of_the_generator_of_code(profile, monkeypatch):
+    def choice(f, *args, **given):
+        return cpu_profile.options(operations(f, *args), given).get(EMITTERS)
+
+    x, indices = np.ones((2048, 2), np.float32), np.zeros(8, np.int32)
+    add_rows = lambda x, i: x.at[i].add(1.0)
+    adams = lambda x, y: [(a * y - a / y) * 2 + y for a in x]
+    assert choice(jnp.sin, x) is False
+    assert choice(add_rows, x, indices) is False
+    assert choice(adams, x[:20], x[0]) is False
+    for f, *args in (
+        (jnp.tan, x),
+        (jnp.arctan2, x, x),
+        (jnp.sin, x + 1j),
+        (lambda x: x.astype(jnp.float8_e4m3fn).astype(jnp.float32), x),
+        (lambda x: x.astype(jnp.float32), jnp.ones(3, jnp.float8_e4m3fn)),
+        (lambda x: x.astype(jnp.int4), x),
+        (add_rows, x, np.zeros(2048, np.int32)),
+        (lambda x, i: lax.fori_loop(0, 3, lambda _, x: add_rows(x, i), x), x, indices),
+        (adams, x[:100], x[0]),
+        (lambda x: lax.fori_loop(0, 3, lambda _, x: jnp.tanh(x @ x), x), np.ones((32, 32), "f4")),
+    ):
+        assert choice(f, *args) is None, (f, args)
+    with jax.enable_x64(False):
+        scatter = lambda x, i: lax.scatter_add(
+            x, i, x[:8], lax.ScatterDimensionNumbers((1,), (0,), (0,))
+        )
+        assert choice(scatter, x, np.zeros((8, 1), np.int8)) is None
+        assert choice(scatter, x, np.zeros((8, 1), np.int32)) is False
+    assert choice(jnp.sin, x, **{EMITTERS: True}) is True
+    profile("original")
+    assert choice(jnp.sin, x) is None
+    profile("default")
+    monkeypatch.setenv("XLA_FLAGS", f"--{EMITTERS}=true")
+    assert choice(jnp.sin, x) is None
+
+
+@has_both_generators
+def test_level_of_the_older_generator_of_code():
+    sine, tangent = operations(jnp.sin, 1.0), operations(jnp.tan, 1.0)
+    before = jax.config.values["jax_disable_most_optimizations"]
+    jax.config.update("jax_disable_most_optimizations", False)
+    try:
+        assert cpu_profile.options(sine, {}) == {EMITTERS: False, LEVEL: 2}
+        assert cpu_profile.options(sine, {LEVEL: 1}) == {EMITTERS: False, LEVEL: 1}
+        assert cpu_profile.options(sine, {EMITTERS: True}) == {EMITTERS: True}
+        assert cpu_profile.options(tangent, {}) == {}
+    finally:
+        jax.config.update("jax_disable_most_optimizations", before)
+
+
+@has_both_generators
+def test_generators_of_code_give_the_same(profile):
+    rng = np.random.default_rng(0)
+    names = (
+        "exp exp2 expm1 log log1p sin cos sinh cosh tanh logistic sqrt rsqrt cbrt erf erfc"
+        " erf_inv lgamma digamma asinh acosh atanh asin acos floor round"
+    ).split()
+
+    def all_of_them(x, y):
+        results = [getattr(lax, name)(x) for name in names]
+        results += [x + y, x * y, x / y, lax.rem(x, y), lax.max(x, y), lax.pow(x, y), x < y]
+        results += [x.astype(jnp.int32), x.astype(jnp.bfloat16), x.astype(jnp.float16)]
+        folded = x.reshape(8, -1)
+        return [*results, folded.T, folded.max(0), jnp.sort(x), jnp.where(x > y, x, y)]
+
+    x = np.concatenate(
+        [
+            rng.integers(0, 1 << 32, 4096, dtype=np.uint64).astype(np.uint32).view(np.float32),
+            rng.standard_normal(4088).astype(np.float32),
+            np.float32([0, -0.0, np.inf, -np.inf, np.nan, 1, -1, 0.5]),
+        ]
+    )
+    args = (x, rng.permutation(x))
+    results = []
+    for emitters in (True, False):
+        options = {EMITTERS: emitters, LEVEL: 3 if emitters else 2}
+        results.append(jax.jit(all_of_them, compiler_options=options)(*args))
+    for a, b in zip(*results, strict=True):
+        np.testing.assert_array_equal(*(np.asarray(r.astype(jnp.float32)) for r in (a, b)))
 
 
 def test_wrong_profile():

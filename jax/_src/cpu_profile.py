@@ -14,6 +14,7 @@ from typing import Any
 
 from jax._src import config, protobuf
 from jax._src.lib import CompileOptions
+from jax._src.lib.mlir import ir
 from jax._src.lib.mlir.dialects import hlo
 
 _CONVOLUTION, _LOOP = "stablehlo.convolution", "stablehlo.while"
@@ -23,6 +24,9 @@ _CONVOLUTIONS = "LIBRARY_FUSION_TYPE_INDIVIDUAL_CONVOLUTION"
 _PRODUCTS = "LIBRARY_FUSION_TYPE_INDIVIDUAL_DOT"
 _FAST_MATH = "xla_cpu_enable_fast_math"
 _SMALL_LOOP = "xla_cpu_small_while_loop_byte_threshold"
+_EMITTERS = "xla_cpu_use_fusion_emitters"
+_LEVEL = "xla_backend_optimization_level"
+_SUITS_EMITTERS = "what fusion emitters suit"
 
 # XLA compiles a loop to one function if a step reads and writes less than that: 1024 without the
 # option. In larger loops, a step's operations have enough to do to be called one by one, on all cores.
@@ -32,12 +36,34 @@ _SMALL_LOOP_BYTES = 32_768
 # this are faster there.
 _SMALL_PRODUCT = 4096
 
+# XLA has two generators of code for CPUs. That of the fusion emitters takes about 20 ms to compile a function, however
+# small it is, and much longer if it transposes; but it compiles equal functions once, and it scatters
+# in parallel; and recurrent cells are up to 1.2 times faster. The older one takes a third of that to compile, compiles
+# each function, and is not right or not the same to the last bits for other types than these, indices
+# of fewer bits, and these operations.
+_OLDER_TYPES = frozenset("i1 i8 i16 i32 i64 ui8 ui16 ui32 ui64 bf16 f16 f32 f64".split())
+_NARROW_TYPES = frozenset("i8 i16 ui8 ui16".split())
+_OTHERWISE_ROUNDED = frozenset(
+    "chlo.tan stablehlo.tan chlo.atan chlo.atan2 stablehlo.atan2".split()
+)
+_OLDER_LEVEL = 2  # LLVM's highest, 3, makes some of its loops three times slower
+_SCATTER = "stablehlo.scatter"
+# More indices than that are scattered faster by the fusion emitters.
+_FEW_INDICES = 1024
+# A program with more operations than that outside of loops, each kind of which occurs more often
+# than that, repeats layers: few of its functions differ.
+_MANY_OPERATIONS, _MANY_TIMES = 200, 3
+
 
 def operations(module: Any) -> Set[str]:
     """Returns the names of a module's operations on which the choice of options depends."""
     found: set[str] = set()
     if config.cpu_compile_profile.value != "original":
-        _find(module.operation, found)
+        search = _Search(found)
+        search.visit(module.operation, False)
+        large_steps = found >= {_LOOP, _LARGE_PRODUCT}
+        if large_steps or search.has_repeated_layers() or not search.has_older_types():
+            found.add(_SUITS_EMITTERS)
     return found
 
 
@@ -60,6 +86,11 @@ def options(operations: Set[str], given: Mapping[str, Any]) -> dict[str, Any]:
             excluded.add(_PRODUCTS)
         if excluded & set(_fusions()):
             chosen[_FUSIONS] = ",".join([kind for kind in _fusions() if kind not in excluded])
+        open_to_choice = _EMITTERS not in given and not _is_in_flags(_EMITTERS)
+        if _SUITS_EMITTERS not in operations and open_to_choice and _has_emitters():
+            chosen[_EMITTERS] = False
+            if not config.disable_most_optimizations.value:
+                chosen[_LEVEL] = _OLDER_LEVEL
     if profile == "fast":
         chosen[_FAST_MATH] = True
     wanted = {n: v for n, v in chosen.items() if not _is_in_flags(n)}
@@ -93,25 +124,77 @@ def _is_in_flags(name: str) -> bool:
 @cache
 def _fusions() -> tuple[str, ...]:
     """XLA's default kinds of operations that YNNPACK computes."""
+    return tuple(re.findall(rf"{_FUSIONS}: (\w+)", _default_options()))
+
+
+@cache
+def _has_emitters() -> bool:
+    """Whether XLA has both generators of code, and the newer one is its default."""
+    return f"{_EMITTERS}: true" in _default_options()
+
+
+def _default_options() -> str:
     options = CompileOptions()  # has to live as long as its parts are used
     build = options.executable_build_options
-    return tuple(re.findall(rf"{_FUSIONS}: (\w+)", str(build.debug_options)))
+    return str(build.debug_options)
 
 
-def _find(operation: Any, found: set[str]) -> None:
-    """Adds to `found` the names of operations within an operation that matter here."""
-    for region in operation.regions:
-        for block in region:
-            for child in block:
-                child = child.operation
-                name = child.name
-                if name == _CONVOLUTION or name == _LOOP:
-                    found.add(name)
-                elif name == _PRODUCT:
-                    found.add(name)
-                    if _LARGE_PRODUCT not in found and _is_large(child):
-                        found.add(_LARGE_PRODUCT)
-                _find(child, found)
+class _Search:
+    """A walk over a module's operations.
+
+    Attributes:
+      found: the names of those that matter here; it adds to them.
+    """
+
+    def __init__(self, found: set[str]):
+        self.found = found
+        self._types: set[Any] = set()
+        self._kinds: set[tuple[str, Any]] = set()  # of operations outside of loops
+        self._count = 0
+
+    def visit(self, operation: Any, in_loop: bool) -> None:
+        for region in operation.regions:
+            for block in region:
+                self._types.update([argument.type for argument in block.arguments])
+                for child in block:
+                    child = child.operation
+                    self._note(child, in_loop)
+                    self.visit(child, in_loop or child.name == _LOOP)
+
+    def _note(self, operation: Any, in_loop: bool) -> None:
+        name, found = operation.name, self.found
+        types = [result.type for result in operation.results]
+        self._types.update(types)
+        if types and not in_loop:
+            self._count += 1
+            self._kinds.add((name, types[0]))
+        if name == _CONVOLUTION or name == _LOOP:
+            found.add(name)
+        elif name == _PRODUCT:
+            found.add(name)
+            if _LARGE_PRODUCT not in found and _is_large(operation):
+                found.add(_LARGE_PRODUCT)
+        elif name in _OTHERWISE_ROUNDED or (
+            name == _SCATTER and (in_loop or not _has_few_indices(operation))
+        ):
+            found.add(_SUITS_EMITTERS)
+
+    def has_repeated_layers(self) -> bool:
+        return self._count > max(_MANY_OPERATIONS, _MANY_TIMES * len(self._kinds))
+
+    def has_older_types(self) -> bool:
+        """Whether the older generator of code is as right as the newer one for all types."""
+        elements = {t.element_type for t in self._types if isinstance(t, ir.RankedTensorType)}
+        return all(str(element) in _OLDER_TYPES for element in elements)
+
+
+def _has_few_indices(scatter: Any) -> bool:
+    indices = scatter.operands[len(scatter.results)].type
+    return (
+        indices.has_static_shape
+        and math.prod(indices.shape) <= _FEW_INDICES
+        and str(indices.element_type) not in _NARROW_TYPES
+    )
 
 
 def _is_large(product: Any) -> bool:
