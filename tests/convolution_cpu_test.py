@@ -57,6 +57,10 @@ CASES = {
         (2, 4, 6, 3), (3, 3, 3, 4), "bfloat16",
         {"lhs_dilation": (2, 1), "padding": ((3, 2), (1, 1))},
     ),
+    "a long kernel, cropped": (
+        (2, 5, 4, 3), (3, 10, 3, 1), "float32",
+        {"lhs_dilation": (1, 3), "padding": ((-1, 1), (2, 0))},
+    ),
     "a long kernel": (
         (2, 3, 4, 2), (8, 5, 2, 3), "float32",
         {"lhs_dilation": (2, 2), "padding": ((6, 4), (3, 3))},
