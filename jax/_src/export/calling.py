@@ -9,7 +9,6 @@ import numpy as np
 
 from jax._src import config, core, custom_derivatives, dispatch, traceback_util, util
 from jax._src.core import Primitive
-from jax._src.errors import JaxRuntimeError
 from jax._src.export.bytecode import check_module
 from jax._src.export.checks import (
     argument_path,
@@ -25,7 +24,6 @@ from jax._src.lax.linalg.kernels import (
     prepare_lapack_target,
     register_gpu_kernels,
 )
-from jax._src.lib import _jax
 from jax._src.lib.mlir import ir
 from jax._src.lib.mlir.dialects import func as func_dialect, hlo
 from jax._src.tree_util import tree_flatten, tree_unflatten
@@ -359,8 +357,9 @@ def parse_module(exported: Exported, context: Any) -> Any:
     handler = context.attach_diagnostic_handler(lambda d: _add_reason(reasons, d))
     try:
         check_module(data)
-        return _jax.mlir.deserialize_portable_artifact(data, context)
-    except (ValueError, JaxRuntimeError, ir.MLIRError) as err:
+        # Later jaxlibs' other function of this name calls the handler without Python's lock.
+        return hlo.deserialize_portable_artifact(context, data)
+    except (ValueError, ir.MLIRError) as err:
         raise ValueError(
             f"The StableHLO module of the exported function '{exported.fun_name}' cannot be read: its "
             f"bytes are damaged, or of a newer version than {hlo.get_current_version()} "
