@@ -181,3 +181,44 @@ def test_gradients_by_the_kernel_in_loops_have_features_last(always):
 
     jax.jit(jax.grad(loss, 1)).lower(jnp.ones((2, 8, 8, 4)), jnp.ones((3, 3, 4, 4)))
     assert "_features_last" in always
+
+
+@pytest.mark.parametrize("spatial", [1, 2])
+@pytest.mark.parametrize("dtype", ["float32", "float16"])
+def test_paddings_that_crop_in_front_and_add_behind(dtype, spatial):
+    """XLA's fast routines would read beyond the input."""
+    random = np.random.default_rng(0)
+    shape, window = ((2, 12, 14, 3), (2, 3)) if spatial == 2 else ((2, 14, 3), (3,))
+    x = random.normal(size=shape).astype(dtype)
+    w = random.normal(size=(*window, 3, 6)).astype(dtype)
+    numbers = LAST if spatial == 2 else ("NWC", "WIO", "NWC")
+    paddings = [(-3, 1), (-20, 12), (-1, 1), (1, -3)]
+    cases = [
+        (p + ((0, 0),) * (spatial - 1), s)
+        for p in [(q,) for q in paddings]
+        for s in [(1,) * spatial, (2, 1)[:spatial]]
+    ]
+
+    def convolve(x, padding, strides):
+        return lax.conv_general_dilated(x, w, strides, padding, dimension_numbers=numbers)
+
+    def outs(x):
+        return [convolve(x, *case) for case in cases]
+
+    def wants(x):
+        padded = lambda p: lax.pad(
+            x, np.zeros((), dtype), [(0, 0, 0), *((*q, 0) for q in p), (0, 0, 0)]
+        )
+        return [convolve(padded(p), ((0, 0),) * spatial, s) for p, s in cases]
+
+    close = lambda got, want: np.testing.assert_allclose(
+        got,
+        want,
+        rtol=1e-2 if dtype == "float16" else 1e-4,
+        atol=0.1 if dtype == "float16" else 1e-5,
+    )
+    jax.tree.map(close, jax.jit(outs)(x), jax.jit(wants)(x))
+    exported = export.export(jax.jit(outs))(jax.ShapeDtypeStruct(x.shape, x.dtype))
+    jax.tree.map(close, exported.call(x), jax.jit(wants)(x))
+    total = lambda fun: lambda x: sum(jnp.sum(jnp.sin(y)) for y in fun(x))
+    close(jax.jit(jax.grad(total(outs)))(x), jax.jit(jax.grad(total(wants)))(x))

@@ -82,6 +82,29 @@ def form(ctx: mlir.LoweringRuleContext, params: dict[str, Any]) -> Any:
     return None if numbers == _last(space) else _features_last
 
 
+def reads_beyond(params: dict[str, Any]) -> bool:
+    """Whether XLA's fast routines would read beyond the input: padding crops it in front, and adds behind."""
+    padding = params["padding"]
+    return (
+        core.is_constant_shape([p for pair in padding for p in pair])
+        and set(params["lhs_dilation"]) == {1}
+        and any(low < 0 < high for low, high in padding)
+    )
+
+
+def crop(
+    bind: Any, lhs: Any, rhs: Any, *, padding: Any, dimension_numbers: Any, **params: Any
+) -> Any:
+    """The convolution of the input without what padding crops in front of it."""
+    left = list(padding)
+    for i, (d, (low, high)) in enumerate(zip(dimension_numbers.lhs_spec[2:], padding)):
+        if low < 0 < high:
+            start = min(-low, lhs.shape[d]) if core.is_constant_dim(lhs.shape[d]) else -low
+            lhs = slicing.slice_in_dim(lhs, start, None, axis=d)
+            left[i] = (0, high + low + start)
+    return bind(lhs, rhs, padding=tuple(left), dimension_numbers=dimension_numbers, **params)
+
+
 def _has_long_kernel(lhs_shape: Any, rhs_shape: Any, params: dict[str, Any]) -> bool:
     """Whether a kernel is larger than an input that is dilated: XLA has no fast routine then."""
     numbers, dilation = params["dimension_numbers"], params["lhs_dilation"]

@@ -428,7 +428,7 @@ def _conv_lower(
 
 def _conv_lower_cpu(ctx, lhs, rhs, **params):
     """Lower to what XLA's CPU backend computes fast; see `cpu`."""
-    compute = cpu.form(ctx, params)
+    compute = cpu.crop if cpu.reads_beyond(params) else cpu.form(ctx, params)
     if compute is None:
         return _conv_lower_by_parts(ctx, lhs, rhs, **params)
     fun = partial(compute, conv_general_dilated_p.bind)
