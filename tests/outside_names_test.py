@@ -3,6 +3,7 @@
 Expected values that NumPy does not define are those of the reference build.
 """
 
+import dataclasses
 import importlib
 import warnings
 
@@ -16,6 +17,7 @@ from jax._src import (
     api_util,
     blocked_sampler,
     call_primitives,
+    checkify,
     config,
     core,
     custom_derivatives,
@@ -29,6 +31,7 @@ from jax._src.cudnn import (
     fused_attention_stablehlo as attention,
     scaled_matmul_stablehlo,
 )
+from jax._src.hijax import custom_vjp3
 from jax._src.interpreters import partial_eval as pe, pxla
 from jax._src.numpy import error as numpy_error, hijax
 from jax._src.random import prng
@@ -315,6 +318,38 @@ def test_generators_by_module():
         with pytest.raises(TypeError, match="8, 16, 32 or 64 bits, not 5"):
             bits(raw, 5, (2,))
         assert bits is prng.find_impl(name).random_bits
+
+
+def test_what_generators_refuse():
+    """Integers and scalar arrays are folded into keys; anything else the reference refuses too."""
+    for name in ("threefry2x32", "threefry4x32", "philox2x32", "philox4x32"):
+        module = importlib.import_module(f"jax._src.random.{name}")
+        short = name.removesuffix("2x32") if name == "threefry2x32" else name
+        fold_in, bits = (getattr(module, f"{short}_{f}") for f in ("fold_in", "random_bits"))
+        key = jax.random.key_data(jax.random.key(5, impl=name))
+        expected = jax.random.key_data(jax.random.fold_in(jax.random.key(5, impl=name), 2**32 - 3))
+        for data in (-3, np.int8(-3), jnp.uint32(2**32 - 3), np.int64(-3)):
+            np.testing.assert_array_equal(fold_in(key, data), expected)
+        for data in (5.0, 1j, [5], None, "5", np.arange(2), jnp.zeros((1,), jnp.uint32)):
+            with pytest.raises(TypeError, match="fold_in accepts"):
+                fold_in(key, data)
+        for wrong in (np.zeros(9, np.uint32), np.float32(key), jnp.int32(key), jax.random.key(0)):
+            for call in (lambda k: fold_in(k, 1), lambda k: bits(k, 32, (1000,))):
+                with pytest.raises(TypeError, match="a raw key must be a uint32 array of shape"):
+                    call(wrong)
+
+
+def test_classes_without_further_attributes():
+    effect = checkify.ErrorEffect(checkify.NaNError, ())
+    config = scaled_matmul_stablehlo.BlockScaleConfig("mxfp8", 32, None, None, None, False)
+    for instance in (effect, config):
+        fields = [f.name for f in dataclasses.fields(instance)]
+        assert all(hasattr(type(instance), name) for name in fields)
+        with pytest.raises((AttributeError, TypeError)):
+            instance.another = 1
+    config.infer_only = True
+    assert hash(effect) == hash(checkify.ErrorEffect(checkify.NaNError, ()))
+    assert custom_vjp3(f=jnp.sin, nondiff_argnums=0).static_argnums == {0}
 
 
 def test_floats_of_words():

@@ -34,16 +34,16 @@ class Slice:
         self.stride = stride
 
     @classmethod
-    def from_slice(cls, s: slice, size: int) -> Slice:
+    def from_slice(cls, slc: slice, size: int) -> Slice:
         """The elements that a Python slice selects in a dimension of the given size."""
-        step = 1 if s.step is None else s.step
+        step = 1 if slc.step is None else slc.step
         if step < 1:
             raise ValueError(f"slice must have a step >= 1 (found: {step})")
         try:
-            start, stop, step = s.indices(size)
+            start, stop, step = slc.indices(size)
         except TypeError:
             raise TypeError(
-                f"the bounds of {s} must be concrete integers: use jax.ds(start, size) for a slice "
+                f"the bounds of {slc} must be concrete integers: use jax.ds(start, size) for a slice "
                 "that starts at a traced position"
             ) from None
         return cls(start, max(-((start - stop) // step), 0), step)

@@ -18,7 +18,7 @@ from jax._src.core.structs import ShapeDtypeStruct
 from jax._src.tree_util import register_pytree_node, tree_leaves
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True, slots=True)
 class ErrorEffect(effects.Effect):
     """The effect of a check, and a kind of error: those of one kind share their arrays.
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from jax._src.custom_derivatives.vjp import custom_vjp
@@ -23,6 +23,14 @@ class custom_vjp3(custom_vjp):
     >>> print(jax.vmap(twice)(jnp.arange(3)), jax.grad(twice)(1.0))
     [0 2 4] 2.0
     """
+
+    def __init__(
+        self,
+        f: Callable[..., Any],
+        nondiff_argnums: int | Sequence[int] = (),
+        nondiff_argnames: str | Iterable[str] = (),
+    ):
+        super().__init__(f, nondiff_argnums, nondiff_argnames)
 
     @property
     def f(self) -> Callable[..., Any]:

@@ -22,7 +22,7 @@ export = set_module("jax.nn")
 _E8M0 = np.dtype(ml_dtypes.float8_e8m0fnu)
 
 
-@dataclasses.dataclass
+@dataclasses.dataclass(slots=True)
 class BlockScaleConfig:
     """Describes how to quantize an operand.
 

@@ -9,7 +9,15 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from jax._src.lax import lax, slicing
-from jax._src.random.threefry import counters, join_words, rotate_left, seed_words, uint_type
+from jax._src.random.threefry import (
+    check_key,
+    counters,
+    join_words,
+    rotate_left,
+    seed_words,
+    uint_type,
+    word_of,
+)  # fmt: skip
 
 Words = list[Any]
 
@@ -45,6 +53,7 @@ def _generator(
         return encrypt(key, [*first, *zeros, *last])
 
     def words_of(key) -> Words:
+        check_key(key, key_size)
         return [slicing.index_in_dim(key, i, keepdims=False) for i in range(key_size)]
 
     def key_of(words: Words):
@@ -61,7 +70,7 @@ def _generator(
         return key_of(block(words_of(key), last=counters(tuple(shape))))
 
     def fold_in(key, data):
-        return key_of(block(words_of(key), last=[lax.convert_element_type(data, np.uint32)]))
+        return key_of(block(words_of(key), last=[word_of(data)]))
 
     def random_bits(key, bit_width: int, shape):
         out = block(words_of(key), first=counters(shape))

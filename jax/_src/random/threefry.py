@@ -160,7 +160,17 @@ def threefry_2x32(keypair, count):
     return lax.reshape(out, count.shape)
 
 
+def check_key(key, size: int):
+    """Refuse what is not a raw key of `size` words."""
+    shape, dtype = np.shape(key), getattr(key, "dtype", type(key).__name__)
+    if shape != (size,) or dtype != np.uint32:
+        raise TypeError(
+            f"a raw key must be a uint32 array of shape ({size},), got {dtype} of shape {shape}"
+        )
+
+
 def _words(key):
+    check_key(key, 2)
     return slicing.index_in_dim(key, 0, keepdims=False), slicing.index_in_dim(
         key, 1, keepdims=False
     )
@@ -220,9 +230,18 @@ def split(key, shape):
     return lax.reshape(threefry_2x32(_words(key), counts), (*shape, 2))
 
 
+def word_of(data):
+    """Make what is folded into a key one word: a Python integer, or an array's number, modulo 2**32."""
+    if not isinstance(data, (int, np.generic, np.ndarray, Array, Tracer)):
+        raise TypeError(f"fold_in accepts an integer or a scalar array, but was given {data!r}")
+    if np.shape(data):
+        raise TypeError(f"fold_in accepts a scalar, but was given an array of shape {data.shape}")
+    return lax.convert_element_type(data, np.uint32)
+
+
 def fold_in(key, data):
-    """Derive a key from a key and a `uint32` scalar."""
-    return threefry_2x32(_words(key), seed(lax.convert_element_type(data, np.uint32)))
+    """Derive a key from a key and an integer scalar."""
+    return threefry_2x32(_words(key), seed(word_of(data)))
 
 
 # Bits for arrays of keys, as one operation that a native kernel can do.
@@ -280,6 +299,7 @@ mlir.register_lowering(threefry_bits_p, _lower_bits_cpu, platform="cpu")
 
 def random_bits(key, bit_width: int, shape, *, floats: bool = False):
     """Draw unsigned integers of `bit_width` bits."""
+    check_key(key, 2)
     aval = core.typeof(key)
     if (
         config.threefry_partitionable.value
