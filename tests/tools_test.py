@@ -19,7 +19,7 @@ def fn(x, y, z):
 
 def test_jax_to_hlo():
     shapes = [(name, jax_to_ir.parse_shape_str("f32[2]")) for name in ("b", "a")]
-    program, text = jax_to_ir.jax_to_hlo(lambda a, b, c: c * a - b, shapes, {"c": 2.5})
+    program, text = jax_to_ir.jax_to_hlo(lambda a, b, c: c * a - b, shapes, constants={"c": 2.5})
     assert isinstance(program, bytes) and program
     assert "entry_computation_layout={(f32[2]{0}, f32[2]{0})->f32[2]{0}}" in text
     [first] = [line.split(" = ")[0].strip() for line in text.splitlines() if "parameter(0)" in line]
@@ -54,11 +54,12 @@ def test_no_types(text):
 def test_errors():
     shapes = [("x", jax_to_ir.parse_shape_str("f32[2]"))]
     with pytest.raises(ValueError, match="both `input_shapes` and `constants`: x"):
-        jax_to_ir.jax_to_hlo(lambda x: x, shapes, {"x": 1})
+        jax_to_ir.jax_to_hlo(lambda x: x, shapes, constants={"x": 1})
     with pytest.raises(TypeError, match="'y'"):
         jax_to_ir.jax_to_hlo(lambda x, y: x, shapes)
-    with pytest.raises(ValueError, match="jax2tf"):
-        jax_to_ir.jax_to_ir(lambda x: x, shapes, format="TF")
+    for convert in (jax_to_ir.jax_to_ir, jax_to_ir.jax_to_hlo):
+        with pytest.raises(ValueError, match="jax2tf"):
+            convert(lambda x: x, shapes, format="TF")
 
 
 def test_command_line(tmp_path):

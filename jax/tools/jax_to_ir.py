@@ -90,16 +90,18 @@ def jax_to_ir(
 def jax_to_hlo(
     fn: Callable[..., Any],
     input_shapes: Sequence[tuple[str, core.ShapedArray]],
+    *,
     constants: Mapping[str, Any] | None = None,
+    format: str = "HLO",
 ) -> tuple[bytes, str]:
-    """Converts a function to XLA's HLO; see `jax_to_ir`.
+    """`jax_to_ir`, with the format "HLO" where none is given.
 
     >>> from jax.tools import jax_to_ir
     >>> x = jax_to_ir.parse_shape_str("f32[2]")
     >>> jax_to_ir.jax_to_hlo(lambda x: 2 * x, [("x", x)])[1].startswith("HloModule")
     True
     """
-    return jax_to_ir(fn, input_shapes, constants=constants, format="HLO")
+    return jax_to_ir(fn, input_shapes, constants=constants, format=format)
 
 
 def parse_shape_str(s: str) -> core.ShapedArray:
