@@ -174,4 +174,8 @@ def test_stack():
         return jax.lax.while_loop(lambda c: ~c[1].empty(), step, (0.0, s))[0]
 
     assert jax.jit(total)(s) == 1 + 1.0
+    leaves, structure = s.flatten()
+    assert [x.shape for x in leaves] == [(), (3,), (3, 2)]
+    assert jax.tree.leaves(s) == leaves and structure == jax.tree.structure(top)
+    assert stack.Stack.unflatten(structure, leaves).pop()[0]["a"] == 1
     assert repr(stack.Stack(0, None)) == "Stack(0, None)"

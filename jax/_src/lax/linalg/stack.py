@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -9,10 +10,14 @@ import numpy as np
 from jax._src import core
 from jax._src.basearray import Array
 from jax._src.lax import lax, slicing
-from jax._src.tree_util import register_pytree_node_class, tree_map
+from jax._src.tree_util import (
+    register_pytree_node,
+    tree_flatten,
+    tree_map,
+    tree_unflatten,
+)  # fmt: skip
 
 
-@register_pytree_node_class
 class Stack:
     """A stack whose operations return a new stack, so that loops can carry it.
 
@@ -54,9 +59,16 @@ class Stack:
         take = lambda data: slicing.dynamic_index_in_dim(data, size, 0, keepdims=False)
         return tree_map(take, self._data), Stack(size, self._data)
 
-    def tree_flatten(self) -> tuple[tuple[Any, Any], None]:
-        return (self._size, self._data), None
+    def flatten(self) -> tuple[list[Any], Any]:
+        """Return the size and the leaves of the data, and the structure of the data."""
+        leaves, structure = tree_flatten(self._data)
+        return [self._size, *leaves], structure
 
-    @classmethod
-    def tree_unflatten(cls, _: None, children: tuple[Any, Any]) -> Stack:
-        return cls(*children)
+    @staticmethod
+    def unflatten(structure: Any, leaves: Sequence[Any]) -> Stack:
+        """Return the stack of what `flatten` has returned."""
+        size, *data = leaves
+        return Stack(size, tree_unflatten(structure, data))
+
+
+register_pytree_node(Stack, Stack.flatten, Stack.unflatten)
