@@ -134,6 +134,13 @@ def test_random_values(name, dtype, values):
     assert drawn.dtype == dtype
 
 
+def test_random_complex_scalars_with_nans():
+    for dtype in ("float32", "complex64", "complex128"):
+        drawn = jtu.rand_some_nan(np.random.RandomState(2))((), np.dtype(dtype))
+        assert drawn.dtype == dtype
+        assert isinstance(drawn, np.ndarray if dtype == "float32" else np.complexfloating)
+
+
 # The same cases, names and inputs as the reference's: a suite that is written on them runs the same tests.
 
 

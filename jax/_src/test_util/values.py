@@ -186,8 +186,15 @@ def rand_some_inf(rng):
 
 
 def rand_some_nan(rng):
-    """Numbers of which some are NaN."""
-    return _rand_with_values(rng, [np.nan], np.inexact)
+    """Numbers of which some are NaN; a complex one alone is a NumPy scalar, like the original's."""
+    draw = _rand_with_values(rng, [np.nan], np.inexact)
+
+    def rand(shape, dtype):
+        values = draw(shape, dtype)
+        is_complex = dtypes.issubdtype(dtype, np.complexfloating)
+        return values[()] if shape == () and is_complex else values
+
+    return rand
 
 
 def rand_some_inf_and_nan(rng):
