@@ -1,5 +1,7 @@
 """What kernels for GPUs (Mosaic GPU) are lowered to: run by a machine of one warpgroup, and refused with reasons."""
 
+import re
+
 import mosaic_gpu_machine
 import numpy as np
 import pytest
@@ -7,6 +9,7 @@ from pallas_mosaic_gpu_kernels import KERNELS, SMEM, SPECIALIZED, f16, f32, i32,
 
 import jax
 import jax.numpy as jnp
+from jax._src import compiler
 from jax.experimental import pallas as pl
 from jax.experimental.pallas import mosaic_gpu as plgpu
 
@@ -89,6 +92,50 @@ def test_refuses(name):
     call = plgpu.kernel(body, out_type=like(128, 8), **options)
     with pytest.raises((NotImplementedError, ValueError), match=message):
         lowered(call, like(128, 8))
+
+
+def reducing(op, dtype):
+    def body(x_ref, o_ref, buffer, barrier):
+        plgpu.copy_gmem_to_smem(x_ref, buffer, barrier)
+        plgpu.barrier_wait(barrier)
+        plgpu.copy_smem_to_gmem(buffer, o_ref, reduction_op=op)
+
+    x = like(8, 128, dtype=dtype)
+    call = plgpu.kernel(body, out_type=x, scratch_types=[SMEM(x.shape, dtype), plgpu.Barrier()])
+    return lowered(call, x)
+
+
+@pytest.mark.parametrize(
+    "op, dtype, code",
+    [
+        ("add", "int32", 3), ("max", "int32", 9), ("max", "uint32", 3), ("inc", "int32", 3), ("min", "int64", 10),
+        ("xor", "uint64", 4), ("min", "bfloat16", 7), ("add", "float32", 6),
+    ],
+)  # fmt: skip
+def test_reductions_of_copies_compare_integers_with_their_signs(op, dtype, code):
+    with jax.enable_x64(True):
+        module = str(mosaic_gpu_machine.module_of(reducing(op, jnp.dtype(dtype))))
+    calls = re.findall(r"call @mosaic_gpu_init_tma_desc\(%\w+, %\w+, %c(\d+)_i64", module)
+    unsigned = {9: 3, 10: 4}.get(code, code)
+    assert [int(c) for c in calls] == [unsigned, code]
+
+
+@pytest.mark.parametrize("op, dtype", [("max", "float32"), ("add", "float64"), ("inc", "int64"), ("add", "int8")])  # fmt: skip
+def test_refuses_reductions_that_the_device_does_not_have(op, dtype):
+    with jax.enable_x64(True), pytest.raises(NotImplementedError, match=f"'{op}' of {dtype}"):
+        reducing(op, jnp.dtype(dtype))
+
+
+def test_compiling_without_the_runtime_names_its_package():
+    class Backend:
+        def compile_and_load(self, *args, **options):
+            raise jax.errors.JaxRuntimeError(
+                "INTERNAL: Failed to lookup host symbol: Failed to materialize symbols: { (main, { add_mosaic_gpu_init }) }"
+            )
+
+    with pytest.raises(jax.errors.JaxRuntimeError) as info:
+        compiler.backend_compile_and_load(Backend(), None, None, None, ())
+    assert "jax-cuda13-plugin" in "".join(info.value.__notes__)
 
 
 def test_matrix_that_the_tensor_core_cannot_read():

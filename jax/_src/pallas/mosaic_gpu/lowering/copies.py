@@ -7,6 +7,8 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
+
 from jax._src import dtypes
 from jax._src.lib.mlir import ir
 from jax._src.lib.mlir.dialects import arith, func, llvm, nvvm, scf
@@ -21,7 +23,7 @@ from jax._src.pallas.mosaic_gpu.copies import (
 )
 from jax._src.pallas.mosaic_gpu.lowering import barriers
 from jax._src.pallas.mosaic_gpu.lowering.indices import Index, integer
-from jax._src.pallas.mosaic_gpu.lowering.kernel import TABLE, GpuKernel, rule
+from jax._src.pallas.mosaic_gpu.lowering.kernel import TABLE, GpuKernel, is_signed, rule
 from jax._src.pallas.mosaic_gpu.lowering.memory import resolved
 from jax._src.pallas.mosaic_gpu.lowering.views import View
 from jax._src.pallas.mosaic_gpu.operations import operands_of
@@ -41,6 +43,7 @@ class Box:
       sizes, strides: of the array, as the unit for tensors sees it.
       box: the size of the part.
       swizzle: how many bytes of rows have permuted pieces in shared memory.
+      signed: whether the unit reads integers with their signs, as only comparisons must.
     """
 
     operand: int
@@ -49,6 +52,7 @@ class Box:
     strides: tuple[int, ...]
     box: tuple[int, ...]
     swizzle: int | None
+    signed: bool = False
 
 
 def _refused(why: str) -> NotImplementedError:
@@ -121,8 +125,11 @@ def _check(box: Box) -> None:
         raise _refused("rows of an array that do not begin at multiples of 16 bytes")
 
 
-_CODES = {1: 1, 2: 2, 4: 3, 8: 4}
-_NAMES = {"float16": 5, "float32": 6, "bfloat16": 7}
+# What the runtime calls elements of bits, of floating-point numbers, and of integers with signs. Elements that are
+# only copied are bits.
+_CODES = {8: 1, 16: 2, 32: 3, 64: 4}
+_FLOATS = {"float16": 5, "float32": 6, "bfloat16": 7}
+_SIGNED = {32: 9, 64: 10}
 
 
 def initialize_descriptor(pointer: Any, operand: Any, box: Box) -> None:
@@ -140,14 +147,40 @@ def initialize_descriptor(pointer: Any, operand: Any, box: Box) -> None:
     func.CallOp(
         [], "mosaic_gpu_init_tma_desc",
         [
-            pointer, operand, constant(_type_code(box.dtype)), constant(len(box.sizes)),
+            pointer, operand, constant(_type_code(box)), constant(len(box.sizes)),
             array(box.sizes), array(box.strides), constant(box.swizzle or 16), array(box.box),
         ],
     )  # fmt: skip
 
 
-def _type_code(dtype: Any) -> int:
-    return _NAMES.get(dtypes.dtype_name(dtype)) or _CODES[dtypes.itemsize_bits(dtype) // 8]
+def _type_code(box: Box) -> int:
+    bits, name = dtypes.itemsize_bits(box.dtype), dtypes.dtype_name(box.dtype)
+    return _SIGNED[bits] if box.signed else _FLOATS.get(name) or _CODES[bits]
+
+
+_OF_FLOATS = {
+    "float16": ("add", "min", "max"),
+    "bfloat16": ("add", "min", "max"),
+    "float32": ("add",),
+}
+_OF_INTEGERS = {
+    32: ("add", "min", "max", "inc", "dec", "and", "or", "xor"), 64: ("add", "min", "max", "and", "or", "xor"),
+}  # fmt: skip
+
+
+def _for_reduction(box: Box, op: str) -> Box:
+    """Return what is copied so that it is combined with what is there.
+
+    Raises:
+      NotImplementedError: if the unit cannot combine elements of the dtype so.
+    """
+    name = dtypes.dtype_name(box.dtype)
+    is_integer = bool(dtypes.issubdtype(box.dtype, np.integer))
+    bits = dtypes.itemsize_bits(box.dtype)
+    if op not in (_OF_INTEGERS.get(bits, ()) if is_integer else _OF_FLOATS.get(name, ())):
+        raise _refused(f"with reduction_op='{op}' of {name}, which GPUs do not have")
+    signed = op in ("min", "max") and is_signed(box.dtype)
+    return dataclasses.replace(box, signed=signed)
 
 
 @rule(copy_gmem_to_smem_p)
@@ -196,6 +229,8 @@ def _to_global(
     kernel = ctx.kernel
     gmem, smem = resolved(target), resolved(source)
     box, start = plan(gmem, smem)
+    if reduction_op is not None:
+        box = _for_reduction(box, reduction_op)
     descriptor = kernel.descriptors.get(box)
     lane = kernel.one_lane()
     if predicate is not None:
