@@ -12,8 +12,8 @@ import ml_dtypes
 import numpy as np
 import scipy.special
 
-from jax._src.lib import jax_mlir_ext
 from jax._src.lib.mlir import ir, passmanager
+from jax._src.pallas.mosaic_gpu.lowering.launch import new_context
 
 LANES = 128
 _LOCAL = 2**50  # addresses of memory that each lane has for itself
@@ -33,25 +33,8 @@ def module_of(lowered):
 
     lowered.compiler_ir("stablehlo").operation.walk(look)
     (code,) = found
-    registry = ir.DialectRegistry()
-    jax_mlir_ext.register_dialects(registry)
-    context = ir.Context()
-    context.append_dialect_registry(registry)
+    context = new_context()
     context.allow_unregistered_dialects = True
-    for name in (
-        "arith",
-        "builtin",
-        "cf",
-        "func",
-        "gpu",
-        "llvm",
-        "math",
-        "memref",
-        "nvvm",
-        "scf",
-        "vector",
-    ):
-        context.get_dialect_descriptor(name)
     with context:
         module = ir.Module.parse(code)
         passmanager.PassManager.parse("builtin.module(mosaic_gpu-serde{serialize=false})").run(
