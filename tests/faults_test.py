@@ -8,13 +8,16 @@ import re
 import signal
 import subprocess
 import sys
+import threading
 import time
+import types
 from concurrent.futures import ThreadPoolExecutor
 
 import process_testing
 import pytest
 
 from jax._src.distributed import failures
+from jax._src.lib import termination
 
 HEARTBEAT = 4
 LIMIT = 30  # seconds until the survivors have ended: time-out, grace, and a slow machine
@@ -662,3 +665,24 @@ def test_one_who_leaves_is_not_blamed_with_what_follows_from_it(gone, is_wrong):
             raise RuntimeError("another task has failed")
 
     assert watch.leave(Client(), None) == (problem if is_wrong else None)
+
+
+def test_calls_at_the_end_need_no_new_thread(monkeypatch):
+    """Python 3.12 and later start none at the end of the interpreter; a call that never returns holds up no other."""
+    termination.prepare_end()
+    threads = [t for t in threading.enumerate() if t.name == "jax-end"]
+    termination.prepare_end()
+    assert threads == [t for t in threading.enumerate() if t.name == "jax-end"]
+
+    def fail(**kwargs):
+        raise RuntimeError("can't create new thread at interpreter shutdown")
+
+    monkeypatch.setattr(termination, "threading", types.SimpleNamespace(Thread=fail))
+    never = threading.Event()
+    assert termination.call_until(never.wait, threading.Event(), 0.01) == (False, None)
+    called = []
+    assert termination.call_until(lambda: called.append(1), threading.Event()) == (True, None)
+    assert called == [1]
+    done, error = termination.call_until(lambda: 1 / 0, threading.Event())
+    assert done and isinstance(error, ZeroDivisionError)
+    never.set()

@@ -79,6 +79,7 @@ class State(clients.DistributedState):
             self.check_processes = watch.check
         if config.enable_preemption_service.value:
             self.initialize_preemption_sync_manager()
+        termination.prepare_end()
         atexit.register(self._shutdown_at_exit)
         _check_agreement(client, to)  # the others are told of an error from here on
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import atexit
 import ctypes
+import queue
 import sys
 import threading
 from collections.abc import Callable
@@ -18,6 +19,12 @@ _RUNTIMES = {"linux": "libstdc++.so.6", "darwin": "libc++abi.dylib"}
 _BAD_CAST = b"St8bad_cast"
 _kept: list[Any] = []  # the handler that C++ refers to
 _callbacks: list[Callable[[], None]] = []
+
+# Threads that wait for calls at the interpreter's end, when Python 3.12 and later start none. A call may
+# never return, so there is one for each that can follow.
+_SPARE_THREADS = 3
+_spare_threads: list[threading.Thread] = []
+_calls_at_end: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
 
 
 def on_fatal_error(callback: Callable[[], None]) -> bool:
@@ -81,12 +88,26 @@ def never_destroy(obj: Any) -> None:
     ctypes.pythonapi.Py_IncRef(ctypes.py_object(obj))
 
 
+def prepare_end() -> None:
+    """Starts the threads with which `call_until` can be called at the interpreter's end."""
+    _spare_threads[:] = [thread for thread in _spare_threads if thread.is_alive()]
+    for _ in range(_SPARE_THREADS - len(_spare_threads)):
+        thread = threading.Thread(target=_make_calls_at_end, name="jax-end", daemon=True)
+        thread.start()
+        _spare_threads.append(thread)
+
+
+def _make_calls_at_end() -> None:
+    while True:
+        _calls_at_end.get()()
+
+
 def call_until(
     function: Callable[[], Any], event: threading.Event, timeout: float | None = None
 ) -> tuple[bool, BaseException | None]:
     """Calls a function that waits in native code, and goes on without it if it has to.
 
-    Ctrl-C ends the wait, too.
+    Ctrl-C ends the wait, too. At the interpreter's end it needs what `prepare_end` has started.
 
     Args:
       function: it is called in a thread of its own.
@@ -107,6 +128,11 @@ def call_until(
             outcome.append(e)
         event.set()
 
-    threading.Thread(target=call, daemon=True).start()
+    try:
+        threading.Thread(target=call, daemon=True).start()
+    except RuntimeError:
+        if not _spare_threads:
+            raise
+        _calls_at_end.put(call)
     event.wait(timeout)
     return bool(outcome), outcome[0] if outcome else None
