@@ -45,6 +45,7 @@ usage: python3 build/build.py COMMAND [ARGS]
   bench --libraries [ARGS]  the same, with benchmarks of published libraries
   bench --cpu [ARGS]   time programs on the CPU by this jax, PyPI's, PyTorch or NumPy (bench --cpu --help)
   torch                make the environment with PyTorch for bench --cpu, and print its Python
+  environments         make those of all tests: .venv, .oracle, .aot and .libraries
   oracle               make the environment with PyPI's jax, and print its Python
   oracle --update [TABLES]  store what PyPI's jax answers to tests/*_cases.py that have changed
   oracle --aot ...     the same with the compilers for TPUs and GPUs, for tests/aot_*_scenarios.py
@@ -186,6 +187,16 @@ def torch(arguments: list[str]) -> int:
     return 0
 
 
+def environments(arguments: list[str]) -> int:
+    if arguments:
+        raise UsageError(f"environments takes no arguments, got {arguments[0]}")
+    makers = project_environment, oracle_environment, aot_environment, libraries_environment
+    for environment in [make(ROOT) for make in makers]:
+        if environment.lock_file.exists():  # some have packages for Python 3.11 only
+            prepare(environment)
+    return 0
+
+
 COMMANDS: dict[str, Callable[[list[str]], int]] = {
     "run": run,
     "test": test,
@@ -199,6 +210,7 @@ COMMANDS: dict[str, Callable[[list[str]], int]] = {
     "release": release,
     "remote": remote,
     "torch": torch,
+    "environments": environments,
     "requirements_update": requirements_update,
 }
 
