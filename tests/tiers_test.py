@@ -29,15 +29,10 @@ def levels(monkeypatch):
     """Turns tiers on, and lists with which level each program is compiled; None for the default."""
     before = {
         name: config.read(name)
-        for name in (
-            "jax_cpu_tiered_compilation",
-            "jax_disable_most_optimizations",
-            "jax_cpu_compile_profile",
-        )
+        for name in ("jax_cpu_tiered_compilation", "jax_disable_most_optimizations")
     }
     config.update("jax_cpu_tiered_compilation", True)
     config.update("jax_disable_most_optimizations", False)
-    config.update("jax_cpu_compile_profile", "original")  # others choose levels, too
     monkeypatch.setattr(tiers, "MIN_OPERATIONS", 2)
     found = []
     compile_module = compiler.backend_compile_and_load

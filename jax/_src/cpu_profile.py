@@ -39,13 +39,14 @@ _SMALL_PRODUCT = 4096
 # XLA has two generators of code for CPUs. That of the fusion emitters takes about 20 ms to compile a function, however
 # small it is, and much longer if it transposes; but it compiles equal functions once, and it scatters
 # in parallel; and recurrent cells are up to 1.2 times faster. The older one takes a third of that to compile, compiles
-# each function, and is not right or not the same to the last bits for other types than these, indices
+# each function, and is not right, or rounds otherwise more often, for other types than these, indices
 # of fewer bits, and these operations.
-_OLDER_TYPES = frozenset("i1 i8 i16 i32 i64 ui8 ui16 ui32 ui64 bf16 f16 f32 f64".split())
+_OLDER_TYPES = frozenset("i1 i8 i16 i32 i64 ui8 ui16 ui32 ui64 bf16 f32 f64".split())
 _NARROW_TYPES = frozenset("i8 i16 ui8 ui16".split())
 _OTHERWISE_ROUNDED = frozenset(
-    "chlo.tan stablehlo.tan chlo.atan chlo.atan2 stablehlo.atan2".split()
+    "chlo.tan stablehlo.tan chlo.atan chlo.atan2 stablehlo.atan2 stablehlo.reduce_precision".split()
 )
+_CLAMP = "stablehlo.clamp"  # of booleans it has none
 _OLDER_LEVEL = 2  # LLVM's highest, 3, makes some of its loops three times slower
 _SCATTER = "stablehlo.scatter"
 # More indices than that are scattered faster by the fusion emitters.
@@ -58,8 +59,9 @@ _MANY_OPERATIONS, _MANY_TIMES = 200, 3
 def operations(module: Any) -> Set[str]:
     """Returns the names of a module's operations on which the choice of options depends."""
     found: set[str] = set()
-    if config.cpu_compile_profile.value != "original":
-        search = _Search(found)
+    profile = config.cpu_compile_profile.value
+    if profile != "original":
+        search = _Search(found, profile == "quick")
         search.visit(module.operation, False)
         large_steps = found >= {_LOOP, _LARGE_PRODUCT}
         if large_steps or search.has_repeated_layers() or not search.has_older_types():
@@ -86,6 +88,7 @@ def options(operations: Set[str], given: Mapping[str, Any]) -> dict[str, Any]:
             excluded.add(_PRODUCTS)
         if excluded & set(_fusions()):
             chosen[_FUSIONS] = ",".join([kind for kind in _fusions() if kind not in excluded])
+    if profile == "quick":
         open_to_choice = _EMITTERS not in given and not _is_in_flags(_EMITTERS)
         if _SUITS_EMITTERS not in operations and open_to_choice and _has_emitters():
             chosen[_EMITTERS] = False
@@ -144,10 +147,12 @@ class _Search:
 
     Attributes:
       found: the names of those that matter here; it adds to them.
+      compares_generators: whether it also looks for what one of XLA's generators of code suits.
     """
 
-    def __init__(self, found: set[str]):
+    def __init__(self, found: set[str], compares_generators: bool):
         self.found = found
+        self.compares_generators = compares_generators
         self._types: set[Any] = set()
         self._kinds: set[tuple[str, Any]] = set()  # of operations outside of loops
         self._count = 0
@@ -155,7 +160,8 @@ class _Search:
     def visit(self, operation: Any, in_loop: bool) -> None:
         for region in operation.regions:
             for block in region:
-                self._types.update([argument.type for argument in block.arguments])
+                if self.compares_generators:
+                    self._types.update([argument.type for argument in block.arguments])
                 for child in block:
                     child = child.operation
                     self._note(child, in_loop)
@@ -163,21 +169,27 @@ class _Search:
 
     def _note(self, operation: Any, in_loop: bool) -> None:
         name, found = operation.name, self.found
-        types = [result.type for result in operation.results]
-        self._types.update(types)
-        if types and not in_loop:
-            self._count += 1
-            self._kinds.add((name, types[0]))
+        if self.compares_generators:
+            self._compare_generators(name, operation, in_loop)
         if name == _CONVOLUTION or name == _LOOP:
             found.add(name)
         elif name == _PRODUCT:
             found.add(name)
             if _LARGE_PRODUCT not in found and _is_large(operation):
                 found.add(_LARGE_PRODUCT)
-        elif name in _OTHERWISE_ROUNDED or (
-            name == _SCATTER and (in_loop or not _has_few_indices(operation))
+
+    def _compare_generators(self, name: str, operation: Any, in_loop: bool) -> None:
+        types = [result.type for result in operation.results]
+        self._types.update(types)
+        if types and not in_loop:
+            self._count += 1
+            self._kinds.add((name, types[0]))
+        if (
+            name in _OTHERWISE_ROUNDED
+            or (name == _CLAMP and str(types[0].element_type) == "i1")
+            or (name == _SCATTER and (in_loop or not _has_few_indices(operation)))
         ):
-            found.add(_SUITS_EMITTERS)
+            self.found.add(_SUITS_EMITTERS)
 
     def has_repeated_layers(self) -> bool:
         return self._count > max(_MANY_OPERATIONS, _MANY_TIMES * len(self._kinds))

@@ -468,9 +468,9 @@ cpu_fusion_emitters = bool_flag(
 )
 cpu_compile_profile = enum_state(
     "jax_cpu_compile_profile",
-    ["default", "original", "fast"],
+    ["default", "original", "fast", "quick"],
     "default",
-    "Options of XLA for CPUs: chosen by what a program has, none, or those and reordered sums.",
+    "Options of XLA for CPUs: chosen by what a program has, none, or those and reordered sums, or quick compilation.",
     **_KEYED,
 )
 cpu_tiered_compilation = bool_flag(
