@@ -11,7 +11,7 @@ import pytest
 import jax
 import jax.numpy as jnp
 from jax import lax
-from jax._src import config
+from jax._src import config, lib
 
 X = np.arange(3, dtype=np.float32)
 NAN = np.float32(np.nan)
@@ -382,9 +382,14 @@ def test_compile_options_of_options():
     assert not options().debug_options.xla_disable_hlo_passes
     with config.enable_remat_opt_pass(False):
         assert options().debug_options.xla_disable_hlo_passes == "rematerialization"
-    with config.exec_time_optimization_effort(0.5), config.memory_fitting_effort(0.25):
-        assert options().exec_time_optimization_effort == 0.5
-        assert options().memory_fitting_effort == 0.25
+    if lib.has_efforts:
+        with config.exec_time_optimization_effort(0.5), config.memory_fitting_effort(0.25):
+            assert options().exec_time_optimization_effort == 0.5
+            assert options().memory_fitting_effort == 0.25
+    else:
+        for option in (config.exec_time_optimization_effort, config.memory_fitting_effort):
+            with pytest.warns(UserWarning, match="no numbers for XLA's effort"), option(0.5):
+                assert not hasattr(options(), "exec_time_optimization_effort")
     with config.optimization_level("O1"), config.memory_fitting_level("O3"):
         assert options().optimization_level == 19
         assert options().memory_fitting_level == 39

@@ -16,7 +16,7 @@ CONVOLUTIONS = "LIBRARY_FUSION_TYPE_INDIVIDUAL_CONVOLUTION"
 PRODUCTS = "LIBRARY_FUSION_TYPE_INDIVIDUAL_DOT"
 EMITTERS = "xla_cpu_use_fusion_emitters"
 LEVEL = "xla_backend_optimization_level"
-OLDER = {EMITTERS: False} if cpu_profile._has_emitters() else {}
+OLDER = {EMITTERS: False} if cpu_profile.has_emitters() else {}
 
 has_library = pytest.mark.skipif(
     CONVOLUTIONS not in cpu_profile._fusions(),

@@ -19,7 +19,7 @@ from jax import lax
 from jax._src import core, dtypes, source_info_util
 from jax._src.core import effects as effects_lib
 from jax._src.interpreters import mlir, partial_eval as pe
-from jax._src.lib.mlir import ir
+from jax._src.lib.mlir import dialects, ir
 from jax._src.lib.mlir._lazy import LazyModule
 from jax._src.lib.mlir.dialects import hlo
 
@@ -791,6 +791,8 @@ class OperationsTest(parameterized.TestCase):
 
     def test_native_parts_of_dialects_have_what_the_dialects_have(self):
         for name in ("chlo", "sdy"):
+            # As in programs, the native part is imported first.
+            self.assertTrue(callable(getattr(dialects, name).register_dialect))
             native = importlib.import_module(f"jaxlib.mlir._mlir_libs._{name}")
             whole = importlib.import_module(f"jaxlib.mlir.dialects.{name}")
             for attribute in dir(native):

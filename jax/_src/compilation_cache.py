@@ -173,8 +173,10 @@ def use_xla_caches(options: CompileOptions) -> None:
                 f" {', '.join(_XLA_CACHES)} with commas between them, got {chosen!r}"
             )
         setattr(debug, name, f"{config.compilation_cache_dir.value.rstrip('/')}/{name}")
-    if "xla_gpu_kernel_cache_file" in names:
-        debug.xla_gpu_enable_llvm_module_compilation_parallelism = True
+    # Newer versions of XLA always compile the parts of a program for this cache.
+    parts = "xla_gpu_enable_llvm_module_compilation_parallelism"
+    if "xla_gpu_kernel_cache_file" in names and hasattr(debug, parts):
+        setattr(debug, parts, True)
 
 
 # Compiling with the cache

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from jax._src import cache_use, config, lib, memory_maps, monitoring
+from jax._src import cache_use, config, cpu_profile, lib, memory_maps, monitoring
 from jax._src.lib import Client, CompileOptions, DeviceList, _jax
 
 if TYPE_CHECKING:
@@ -117,8 +117,9 @@ def get_compile_options(
     if fdo_profile is not None:
         build.fdo_profile = fdo_profile
     overrides = dict(env_options_overrides or {})
-    if not config.cpu_fusion_emitters.value and backend is not None and backend.platform == "cpu":
-        overrides.setdefault("xla_cpu_use_fusion_emitters", False)
+    on_cpu = backend is not None and backend.platform == "cpu"
+    if on_cpu and not config.cpu_fusion_emitters.value and cpu_profile.has_emitters():
+        overrides.setdefault(cpu_profile.EMITTERS, False)
     own_options = {
         name: _build_option(name, kind, overrides.pop(name))
         for name, kind in _BUILD_OPTIONS.items()

@@ -24,7 +24,7 @@ _CONVOLUTIONS = "LIBRARY_FUSION_TYPE_INDIVIDUAL_CONVOLUTION"
 _PRODUCTS = "LIBRARY_FUSION_TYPE_INDIVIDUAL_DOT"
 _FAST_MATH = "xla_cpu_enable_fast_math"
 _SMALL_LOOP = "xla_cpu_small_while_loop_byte_threshold"
-_EMITTERS = "xla_cpu_use_fusion_emitters"
+EMITTERS = "xla_cpu_use_fusion_emitters"
 _LEVEL = "xla_backend_optimization_level"
 _SUITS_EMITTERS = "what fusion emitters suit"
 
@@ -89,9 +89,9 @@ def options(operations: Set[str], given: Mapping[str, Any]) -> dict[str, Any]:
         if excluded & set(_fusions()):
             chosen[_FUSIONS] = ",".join([kind for kind in _fusions() if kind not in excluded])
     if profile == "quick":
-        open_to_choice = _EMITTERS not in given and not _is_in_flags(_EMITTERS)
-        if _SUITS_EMITTERS not in operations and open_to_choice and _has_emitters():
-            chosen[_EMITTERS] = False
+        open_to_choice = EMITTERS not in given and not _is_in_flags(EMITTERS)
+        if _SUITS_EMITTERS not in operations and open_to_choice and has_emitters():
+            chosen[EMITTERS] = False
             if not config.disable_most_optimizations.value:
                 chosen[_LEVEL] = _OLDER_LEVEL
     if profile == "fast":
@@ -131,9 +131,9 @@ def _fusions() -> tuple[str, ...]:
 
 
 @cache
-def _has_emitters() -> bool:
+def has_emitters() -> bool:
     """Whether XLA has both generators of code, and the newer one is its default."""
-    return f"{_EMITTERS}: true" in _default_options()
+    return f"{EMITTERS}: true" in _default_options()
 
 
 def _default_options() -> str:

@@ -464,7 +464,7 @@ disable_most_optimizations = bool_flag(
 cpu_fusion_emitters = bool_flag(
     "jax_cpu_fusion_emitters",
     True,
-    "XLA's newer code generation for CPUs; the older one compiles twice as quickly, for tests.",
+    "XLA's newer code generation for CPUs; the older one, where XLA has it, compiles twice as quickly, for tests.",
 )
 cpu_compile_profile = enum_state(
     "jax_cpu_compile_profile",

@@ -5,6 +5,8 @@ from __future__ import annotations
 import importlib
 from typing import Any, Protocol
 
+from jax._src.lib.mlir import ir
+
 
 class CompilationResult(Protocol):
     """The result of a compiler."""
@@ -74,7 +76,27 @@ def compile(
     return handler(module, arch_name, num_warps, num_ctas, num_stages)
 
 
+def cache_options(modifier: str | None, eviction: str | None) -> dict[str, Any]:
+    """Returns keyword arguments of the dialect's `load` and `store`, by the names of its enumerations' members.
+
+    Newer versions of the dialect have one attribute for both.
+    """
+    if modifier is None and eviction is None:
+        return {}
+    dialect = _dialect()
+    cache = dialect.CacheModifier[modifier or "NONE"]
+    evict = dialect.EvictionPolicy[eviction or "NORMAL"]
+    if hasattr(dialect.LoadOp, "evict"):
+        return {"cache": cache, "evict": evict}
+    text = f"#tt.cache_policy<cache_modifier = {cache}, eviction_policy = {evict}>"
+    return {"cache_policy": ir.Attribute.parse(text)}
+
+
+def _dialect() -> Any:
+    return importlib.import_module("jaxlib.triton.dialect")
+
+
 def __getattr__(name: str) -> Any:
     if name == "dialect":
-        return importlib.import_module("jaxlib.triton.dialect")
+        return _dialect()
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

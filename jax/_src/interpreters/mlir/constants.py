@@ -66,7 +66,7 @@ def numpy_array_attribute(x: np.ndarray | np.generic) -> Any:
         if dtype == dtypes.float0:
             x = np.zeros(shape, np.bool_)
         elif dtype in _INT1:
-            x = (x.view(np.uint8) & 1).astype(np.bool_)
+            x = np.bitwise_and(x.view(np.uint8), 1).astype(np.bool_)
         else:
             x = x.view(_BITS[dtype.itemsize])
     return ir.DenseElementsAttr.get(x, type=element_type, shape=shape)

@@ -43,6 +43,7 @@ from jax._src.lax.parallel.axes import (
 from jax._src.lax.parallel.gathers import all_gather
 from jax._src.lax.parallel.index import axis_index
 from jax._src.lax.parallel.sums import psum
+from jax._src.lib.mlir import ir
 from jax._src.lib.mlir.dialects import hlo
 from jax._src.mesh import get_abstract_mesh
 from jax._src.tree_util import tree_map
@@ -288,7 +289,12 @@ def _lower_broadcast_op(ctx, x, *, axis_name, source):
     n = lowering.device_groups(ctx, axes).shape[1]
     group = (source, *[i for i in range(n) if i != source])
     groups = lowering.replica_groups(ctx, axes, (group,))
-    return [hlo.collective_broadcast(x, groups, channel_handle=lowering.channel())]
+    # The bindings take one operand, newer ones several.
+    op = ir.Operation.create(
+        "stablehlo.collective_broadcast", [x.type], [x],
+        {"replica_groups": groups, "channel_handle": lowering.channel()},
+    )  # fmt: skip
+    return [op.results[0]]
 
 
 def _broadcast_by_sum(x, *, axis_name, source):

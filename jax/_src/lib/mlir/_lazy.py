@@ -28,7 +28,7 @@ class LazyModule(types.ModuleType):
             raise AttributeError(name)
         native = self.__dict__["_native"]
         if native is not None:
-            found = getattr(_imported(native), name, _MISSING)
+            found = getattr(_native_part(native, self.__dict__["_target"]), name, _MISSING)
             if found is not _MISSING:
                 self.__dict__[name] = found
                 return found
@@ -39,6 +39,19 @@ class LazyModule(types.ModuleType):
 
     def __dir__(self) -> list[str]:
         return dir(_imported(self.__dict__["_target"]))
+
+
+def _native_part(native: str, target: str) -> types.ModuleType:
+    """Imports a native module. Newer ones import `target` before they are complete, which lacks the rest then."""
+    if native in sys.modules:
+        return sys.modules[native]
+    module = _imported(native)
+    whole = sys.modules.get(target)
+    if whole is not None:
+        for name, value in vars(module).items():
+            if not name.startswith("_"):
+                vars(whole).setdefault(name, value)
+    return module
 
 
 def _imported(name: str) -> types.ModuleType:

@@ -79,8 +79,8 @@ def create_tensorcore_mesh(
       ValueError: if both are given, or neither says it.
 
     >>> from jax.experimental.pallas import tpu as pltpu
-    >>> pltpu.create_tensorcore_mesh("core", num_cores=2).shape
-    OrderedDict([('core', 2)])
+    >>> dict(pltpu.create_tensorcore_mesh("core", num_cores=2).shape)
+    {'core': 2}
     """
     if devices is not None and num_cores is not None:
         raise ValueError("create_tensorcore_mesh takes devices or num_cores, got both.")

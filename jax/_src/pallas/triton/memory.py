@@ -10,6 +10,7 @@ import numpy as np
 
 from jax._src import dtypes
 from jax._src.indexing import Slice
+from jax._src.lib import triton
 from jax._src.lib.mlir import ir
 from jax._src.lib.mlir.dialects import arith
 from jax._src.lib.triton import dialect as tt
@@ -308,12 +309,12 @@ _CACHE_MODIFIERS = {None: None, ".ca": "CA", ".cg": "CG"}
 _EVICTION_POLICIES = {None: None, "evict_last": "EVICT_LAST", "evict_first": "EVICT_FIRST"}
 
 
-def _eviction(name: Any) -> Any:
+def _eviction(name: Any) -> str | None:
     if name not in _EVICTION_POLICIES:
         raise ValueError(
             f"unsupported eviction policy: {name}; there are {', '.join([str(p) for p in _EVICTION_POLICIES])}"
         )
-    return None if name is None else getattr(tt.EvictionPolicy, _EVICTION_POLICIES[name])
+    return _EVICTION_POLICIES[name]
 
 
 @rules.rule(masked_load_p)
@@ -331,16 +332,15 @@ def _masked_load(
         view,
         mask,
         None if mask is None else other,
-        cache=None if modifier is None else getattr(tt.CacheModifier, modifier),
-        evict=_eviction(eviction_policy),
         is_volatile=True if volatile else None,
+        **triton.cache_options(modifier, _eviction(eviction_policy)),
     )
 
 
 @rules.rule(masked_store_p)
 def _masked_store(ctx: RuleContext, *args: Any, tree: Any, eviction_policy: Any) -> Any:
     view, x, mask = _view_and_operands(ctx, args, tree)
-    _store(ctx.kernel, view, x, mask, evict=_eviction(eviction_policy))
+    _store(ctx.kernel, view, x, mask, **triton.cache_options(None, _eviction(eviction_policy)))
     return []
 
 

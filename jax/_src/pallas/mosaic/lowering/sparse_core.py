@@ -78,7 +78,9 @@ def _scan(kernel: TpuKernel, kind: str, x: Any, aval: Any, mask: Any = None) -> 
     flip = kind != "sum" and is_signed(aval.dtype)
     sign = kernel.splat(-(2**31), aval.shape, np.dtype(np.int32)) if flip else None
     x = arith.xori(x, sign) if flip else x
-    out = tpu.scan(x.type, x, _reduction_kind(kind), mask=mask)
+    # Newer versions of the dialect scan along any dimension.
+    dimension = {"dimension": 0} if hasattr(tpu.ScanOp, "dimension") else {}
+    out = tpu.scan(x.type, x, _reduction_kind(kind), mask=mask, **dimension)
     return arith.xori(out, sign) if flip else out
 
 
