@@ -21,11 +21,15 @@ if ORACLE.exists():
 # Most of a run's time goes into compiling small programs that run once. Their machine code need not be fast; what
 # XLA does before stays the same. With 0, tests are compiled as users' programs are.
 QUICKLY = os.environ.setdefault("JAX_DISABLE_MOST_OPTIMIZATIONS", "1") == "1"
-# Later jaxlibs may lack the following flags, and would end the process; with Bazel, tests of the build have no jaxlib.
-if "0.10.2" in {found.version for found in importlib.metadata.distributions(name="jaxlib")}:
-    # XLA's older code generation for CPUs takes half the time. What tables of cases compute eagerly goes through the
-    # newer one nevertheless, as do tests with the fixture `fusion_emitters`.
-    os.environ.setdefault("JAX_CPU_FUSION_EMITTERS", "0" if QUICKLY else "1")
+# XLA's older code generation for CPUs, where there is one, takes half the time. What tables of cases compute eagerly
+# goes through the newer one nevertheless, as do tests with the fixture `fusion_emitters`.
+os.environ.setdefault("JAX_CPU_FUSION_EMITTERS", "0" if QUICKLY else "1")
+# The jaxlib of the oracle, whose results, counts of operations and errors are stored.
+JAXLIB_OF_RESULTS = "0.10.2"
+# Later jaxlibs may lack the following flag, and would end the process; with Bazel, tests of the build have no jaxlib.
+if JAXLIB_OF_RESULTS in {
+    found.version for found in importlib.metadata.distributions(name="jaxlib")
+}:
     # XLA splits programs among threads to compile them, which for small ones, with a test process per core, is a loss.
     # Given flags go last, and so count.
     os.environ["XLA_FLAGS"] = " ".join(
@@ -99,7 +103,7 @@ COMPILED_FOR = {"tpu": r"tpu|v\d[ep]", "cuda": "cuda|h100|b200"}
 
 def _compilers_here() -> set[str]:
     """The compilers for absent devices that there are, with the jaxlib of the stored results."""
-    if importlib.metadata.version("jaxlib") != "0.10.2":
+    if importlib.metadata.version("jaxlib") != JAXLIB_OF_RESULTS:
         return set()
     return {name for name, package in COMPILERS.items() if _is_installed(package)}
 

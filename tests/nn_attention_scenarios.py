@@ -4,13 +4,13 @@ import functools
 
 import numpy as np
 from op_cases import Programs
+from quickly import QUICKLY
 
 import jax
 import jax.numpy as jnp
 
 CASES = Programs()
 PROGRAMS, BATCH = 48, 12
-QUICKLY = {"xla_cpu_use_fusion_emitters": False}
 
 
 def arguments(seed):

@@ -9,12 +9,12 @@ import warnings
 
 import numpy as np
 from op_cases import Programs, values
+from quickly import QUICKLY
 
 import jax
 import jax.numpy as jnp
 
 CASES = Programs()
-QUICKLY = {"xla_cpu_use_fusion_emitters": False}
 SAMPLE = 6  # calls of a function
 SHAPE = (3, 4)
 X = {d: values(SHAPE, d, "calls") for d in ("float32", "int32", "bool", "complex64", "bfloat16", "uint8")}  # fmt: skip

@@ -7,6 +7,7 @@ import functools
 
 import numpy as np
 from op_cases import Programs
+from quickly import QUICKLY
 
 import jax
 import jax.numpy as jnp
@@ -51,7 +52,6 @@ UNDIFFERENTIABLE = ("gumbel_l", "gumbel_r")
 # The reference does not take these in half precision.
 WIDE = ("norm", "truncnorm")
 COUNTS = {"binom": 2, "betabinom": 2}
-QUICKLY = {"xla_cpu_use_fusion_emitters": False}
 
 
 def functions(name):

@@ -7,13 +7,13 @@ import functools
 
 import numpy as np
 from op_cases import Programs
+from quickly import QUICKLY
 
 import jax
 import jax.numpy as jnp
 import jax.scipy.stats as stats
 
 CASES = Programs()
-QUICKLY = {"xla_cpu_use_fusion_emitters": False}
 RANDOM = np.random.RandomState(0)
 f32 = lambda *values: np.array(values, np.float32)
 normal = lambda *shape: RANDOM.randn(*shape).astype(np.float32)

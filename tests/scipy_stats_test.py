@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import scipy.stats
 from op_testing import case_tests
-from scipy_stats_scenarios import QUICKLY
+from quickly import QUICKLY
 
 import jax
 import jax.numpy as jnp

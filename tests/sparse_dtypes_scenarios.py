@@ -4,6 +4,7 @@ import functools
 
 import numpy as np
 from op_cases import Programs, values
+from quickly import QUICKLY
 
 import jax
 import jax.numpy as jnp
@@ -93,7 +94,7 @@ def results(dtype, index):
         failures = {name: failure(fun, args) for name, fun in OPERATIONS.items()}
         able = {name: fun for name, fun in OPERATIONS.items() if failures[name] is None}
 
-        @functools.partial(jax.jit, compiler_options={"xla_cpu_use_fusion_emitters": False})
+        @functools.partial(jax.jit, compiler_options=QUICKLY)
         def run(args):
             return {name: fun(*args) for name, fun in able.items()}
 
