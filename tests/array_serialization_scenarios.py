@@ -345,8 +345,10 @@ def saved_trees(folder):
             found[name] = done
             continue
         structure = json.loads((folder / name / "pytreedef.json").read_text())
-        types = str(pytrees.load_pytreedef(folder / name))
-        found[name] = (text(structure), types, pytrees.load(folder / name, single()))
+        types = pytrees.load_pytreedef(folder / name)
+        if isinstance(types, collections.OrderedDict):  # its text depends on the version of Python
+            types = f"OrderedDict({list(types.items())})"
+        found[name] = (text(structure), str(types), pytrees.load(folder / name, single()))
     return found
 
 

@@ -156,7 +156,9 @@ def operation(
     def as_is(*args):
         *statics, mesh, arg_shapes, result_shape = args
         if log is not None:
-            log.append(str((*statics, mesh.shape, arg_shapes, result_shape)))
+            # The text of an OrderedDict depends on the version of Python.
+            shape = type(mesh.shape), list(mesh.shape.items())
+            log.append(str((*statics, shape, arg_shapes, result_shape)))
         on_shards = lambda *xs: fun(*xs, *statics)
         return mesh, on_shards, shardings_of(result_shape), shardings_of(arg_shapes)
 
