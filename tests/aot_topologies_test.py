@@ -123,7 +123,7 @@ def test_options_of_the_compiler(mesh):
 def test_functions_of_packages_that_are_absent():
     device = aot_programs.topology("h100").devices[0]
     x = jax.ShapeDtypeStruct((64, 64), jnp.float32, sharding=SingleDeviceSharding(device))
-    lowered = jax.jit(lambda x: jax.pure_callback(np.sin, x, x)).lower(x)
+    lowered = jax.jit(jax.ffi.ffi_call("a_function_of_no_package", x)).lower(x)
     with pytest.raises(jax.errors.JaxRuntimeError, match="No FFI handler") as caught:
         lowered.compile()
     assert "jax-cuda13-plugin" in caught.value.__notes__[0]
