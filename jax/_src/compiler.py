@@ -305,11 +305,6 @@ def backend_compile_and_load(
                 " jax-cuda13-plugin for NVIDIA's GPUs, jax-rocm7-plugin for AMD's; others are registered by"
                 " jax.ffi.register_ffi_target."
             )
-        if "_mosaic_gpu" in str(error) and "symbol" in str(error):
-            error.add_note(
-                "Kernels of Mosaic GPU need libmosaic_gpu_runtime.so, which is in the package jax-cuda13-plugin:"
-                " install it, or name another file by MOSAIC_GPU_RUNTIME_LIB_PATH."
-            )
         for handler in _XLA_RUNTIME_ERROR_HANDLERS:
             if (replacement := handler(error)) is not None:
                 raise replacement from error

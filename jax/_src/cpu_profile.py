@@ -63,8 +63,7 @@ def operations(module: Any) -> Set[str]:
     if profile != "original":
         search = _Search(found, profile == "quick")
         search.visit(module.operation, False)
-        large_steps = found >= {_LOOP, _LARGE_PRODUCT}
-        if large_steps or search.has_repeated_layers() or not search.has_older_types():
+        if search.compares_generators and search.suits_emitters():
             found.add(_SUITS_EMITTERS)
     return found
 
@@ -191,13 +190,13 @@ class _Search:
         ):
             self.found.add(_SUITS_EMITTERS)
 
-    def has_repeated_layers(self) -> bool:
-        return self._count > max(_MANY_OPERATIONS, _MANY_TIMES * len(self._kinds))
-
-    def has_older_types(self) -> bool:
-        """Whether the older generator of code is as right as the newer one for all types."""
+    def suits_emitters(self) -> bool:
+        """Whether the program as a whole suits the fusion emitters, whatever single operations do."""
+        repeats_layers = self._count > max(_MANY_OPERATIONS, _MANY_TIMES * len(self._kinds))
+        has_large_steps = self.found >= {_LOOP, _LARGE_PRODUCT}
         elements = {t.element_type for t in self._types if isinstance(t, ir.RankedTensorType)}
-        return all(str(element) in _OLDER_TYPES for element in elements)
+        has_other_types = any(str(element) not in _OLDER_TYPES for element in elements)
+        return repeats_layers or has_large_steps or has_other_types
 
 
 def _has_few_indices(scatter: Any) -> bool:

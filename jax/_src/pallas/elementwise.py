@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 
-from jax._src import dtypes
 from jax._src.core import Primitive
 from jax._src.lax import lax, special
 from jax._src.lib.mlir.dialects import arith, math
+from jax._src.pallas.element_types import is_float, is_signed
 
 # Operations for floating-point numbers, integers with and without sign, and booleans.
 Operations = tuple[Callable[..., Any] | None, ...]
@@ -57,9 +57,9 @@ def kind(dtype: Any) -> int:
     """Return which of the operations for a primitive is that for a dtype."""
     if dtype == np.bool_:
         return 3
-    if dtypes.issubdtype(dtype, np.floating):
+    if is_float(dtype):
         return 0
-    return 1 if dtypes.issubdtype(dtype, np.signedinteger) else 2
+    return 1 if is_signed(dtype) else 2
 
 
 # Comparisons: predicates for floating-point numbers, and for integers with and without sign.

@@ -165,12 +165,14 @@ def _each_phase(
         firsts = [shift % step for shift, step in zip(shifts, lhs_dilation)]
         part = slicing.slice(kernel, (*firsts, 0, 0), kernel.shape, (*lhs_dilation, 1, 1))
         befores = [shift // step for shift, step in zip(shifts, lhs_dilation)]
-        totals = [count - 1 + k for count, k in zip(counts, part.shape)]
-        cropped, pads = _cropped(x, befores, totals)
+        pads = [
+            (before, count - 1 + k - n - before)
+            for before, count, k, n in zip(befores, counts, part.shape, x.shape[1:])
+        ]
         out = bind(
-            cropped,
+            x,
             part,
-            padding=pads,
+            padding=tuple(pads),
             lhs_dilation=(1,) * space,
             dimension_numbers=_last(space),
             **params,
@@ -184,26 +186,6 @@ def _each_phase(
     out = lax.reshape(together, (batch, *all_sizes, features))
     out = slicing.slice(out, [0] * out.ndim, (batch, *sizes, features))
     return _put_back(out, out_spec)
-
-
-def _cropped(x: Any, befores: Any, totals: Any) -> tuple[Any, Any]:
-    """Crops the input to what a convolution reads, and returns the padding that is left.
-
-    XLA's fast routines read beyond the input where the padding is negative.
-
-    Args:
-      x: the input, in the order (batch, space, features).
-      befores: the padding before the input in each spatial dimension, which may be negative.
-      totals: the sizes with padding.
-    """
-    starts, limits, pads = [0] * x.ndim, list(x.shape), []
-    for d, (before, total) in enumerate(zip(befores, totals), 1):
-        start = min(max(-before, 0), x.shape[d])
-        limit = max(min(total - before, x.shape[d]), start)
-        low = min(max(before, 0), total)
-        starts[d], limits[d] = start, limit
-        pads.append((low, total - low - (limit - start)))
-    return slicing.slice(x, starts, limits), tuple(pads)
 
 
 def _put_back(out: Any, out_spec: Any) -> Any:

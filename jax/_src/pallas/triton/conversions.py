@@ -10,17 +10,9 @@ from jax._src import dtypes
 from jax._src.lax import lax
 from jax._src.lib.mlir.dialects import arith
 from jax._src.lib.triton import dialect as tt
+from jax._src.pallas.element_types import is_float, is_signed
 from jax._src.pallas.kernel_rules import RuleContext
-from jax._src.pallas.triton.kernel import (
-    Constant,
-    Kernel,
-    is_bool,
-    is_float,
-    is_float8,
-    is_signed,
-    rule,
-    rules,
-)
+from jax._src.pallas.triton.kernel import Constant, Kernel, is_bool, is_float8, rule, rules
 
 _float32 = np.dtype(np.float32)
 

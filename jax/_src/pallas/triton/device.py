@@ -11,11 +11,12 @@ from jax._src import debugging
 from jax._src.lib.mlir import ir
 from jax._src.lib.mlir.dialects import gpu
 from jax._src.lib.triton import dialect as tt
+from jax._src.pallas.element_types import is_signed
 from jax._src.pallas.kernel_rules import RuleContext
 from jax._src.pallas.primitives import multiple_of_p, num_programs_p, program_id_p
 from jax._src.pallas.triton.conversions import convert
 from jax._src.pallas.triton.elementwise import extern
-from jax._src.pallas.triton.kernel import Constant, is_signed, rule, rules
+from jax._src.pallas.triton.kernel import Constant, rule, rules
 from jax._src.pallas.triton.primitives import (
     approx_tanh_p,
     debug_barrier_p,

@@ -13,6 +13,12 @@ from jax._src.core import Jaxpr, Primitive, Var, jaxprs_in_params
 from jax._src.lib.mlir import ir
 from jax._src.lib.mlir.dialects import arith
 from jax._src.lib.triton import dialect as tt
+from jax._src.pallas.element_types import (
+    gpu_element_type,
+    gpu_number_attribute,
+    is_float,
+    only_number,
+)
 from jax._src.pallas.kernel_rules import KernelContext, Rule, RuleContext, RuleTable
 
 rules = RuleTable("GPUs (Triton)")
@@ -70,7 +76,7 @@ class Kernel(KernelContext):
         """Return MLIR's type of elements."""
         found = self._types.get(dtype)
         if found is None:
-            found = self._types[dtype] = _element_type(dtype)
+            found = self._types[dtype] = gpu_element_type(dtype, rules.target, _INTEGERS)
         return found
 
     def type_of(self, shape: Sequence[int], dtype: Any) -> Any:
@@ -91,14 +97,7 @@ class Kernel(KernelContext):
     # Constants
 
     def constant(self, value: Any, aval: Any) -> Any:
-        x = np.asarray(value)
-        if x.size != 1:
-            if x.size == 0 or not (x == x.flat[0]).all():
-                raise NotImplementedError(
-                    f"Kernels for {rules.target} cannot have a constant array of type {aval.str_short()}: make it an "
-                    "argument of the kernel, or compute it from jax.lax.broadcasted_iota."
-                )
-            x = x.flat[0]
+        x = only_number(value, aval, rules.target, "jax.lax.broadcasted_iota")
         return Constant(x.item() if x.dtype.kind in "biuf" else float(x), aval.dtype)
 
     def value(self, x: Any, aval: Any) -> Any:
@@ -113,7 +112,7 @@ class Kernel(KernelContext):
         key = repr(value), tuple(shape), dtype
         found = self._constants.get(key)
         if found is None:
-            attribute = _number(value, dtype, self.element_type(dtype))
+            attribute = gpu_number_attribute(value, dtype, self.element_type(dtype))
             kind = self.type_of(tuple(shape), dtype)
             if shape:
                 attribute = ir.DenseElementsAttr.get_splat(kind, attribute)
@@ -235,48 +234,7 @@ def check_shape(shape: Sequence[int]) -> None:
         )
 
 
-_FLOATS = {
-    "float64": "F64Type",
-    "float32": "F32Type",
-    "float16": "F16Type",
-    "bfloat16": "BF16Type",
-    "float8_e4m3fn": "Float8E4M3FNType",
-    "float8_e5m2": "Float8E5M2Type",
-}
-
-
-def _element_type(dtype: Any) -> Any:
-    name = dtypes.dtype_name(dtype)
-    if name == "bool":
-        return ir.IntegerType.get_signless(1)
-    if name in _FLOATS:
-        return getattr(ir, _FLOATS[name]).get()
-    if name in _INTEGERS:
-        return ir.IntegerType.get_signless(dtypes.itemsize_bits(dtype))
-    raise NotImplementedError(
-        f"Kernels for {rules.target} cannot have arrays of dtype {name}, only of {', '.join([*_FLOATS, *_INTEGERS])} and bool."
-    )
-
-
 _INTEGERS = ("int64", "uint64", "int32", "uint32", "int16", "uint16", "int8", "uint8", "int4", "uint4")  # fmt: skip
-
-
-def _number(value: Any, dtype: Any, element: Any) -> Any:
-    if is_bool(dtype):
-        return ir.BoolAttr.get(bool(value))
-    if is_float(dtype):
-        return ir.FloatAttr.get(element, float(value))
-    bits = element.width
-    value = int(value) & (2**bits - 1)
-    return ir.IntegerAttr.get(element, value - 2**bits if value >> (bits - 1) else value)
-
-
-def is_float(dtype: Any) -> bool:
-    return bool(dtypes.issubdtype(dtype, np.floating))
-
-
-def is_signed(dtype: Any) -> bool:
-    return bool(dtypes.issubdtype(dtype, np.signedinteger))
 
 
 def is_bool(dtype: Any) -> bool:

@@ -12,11 +12,11 @@ import numpy as np
 
 from jax._src.core import Jaxpr
 from jax._src.interpreters import mlir
-from jax._src.interpreters.mlir.custom_call import custom_call
 from jax._src.lib.mlir import ir
 from jax._src.lib.mlir.dialects import arith
 from jax._src.lib.triton import dialect as tt
 from jax._src.pallas.blocks import Blocked, BlockMapping, Element, Squeezed
+from jax._src.pallas.gpu_call import call_kernel
 from jax._src.pallas.grids import GridMapping
 from jax._src.pallas.kernel_rules import lower_jaxpr
 from jax._src.pallas.triton import (
@@ -81,18 +81,7 @@ def lower_call(
     )
     if metadata:
         config["serialized_metadata"] = ir.StringAttr.get(json.dumps(dict(metadata)))
-    row_major = lambda avals: [list(range(a.ndim))[::-1] for a in avals]
-    call = custom_call(
-        _TARGET,
-        result_types=[mlir.aval_to_ir_type(ctx.module_context, a) for a in ctx.avals_out],
-        operands=args,
-        operand_layouts=row_major(ctx.avals_in),
-        result_layouts=row_major(ctx.avals_out),
-        operand_output_aliases=dict(input_output_aliases),
-        api_version=1,
-        extra_attributes={"mhlo.backend_config": ir.DictAttr.get(config)},
-    )
-    return call.results
+    return call_kernel(ctx, _TARGET, args, config, input_output_aliases)
 
 
 def _checked_grid(mapping: GridMapping, where: str) -> tuple[int, int, int]:

@@ -14,18 +14,11 @@ from jax._src.lib import triton
 from jax._src.lib.mlir import ir
 from jax._src.lib.mlir.dialects import arith
 from jax._src.lib.triton import dialect as tt
+from jax._src.pallas.element_types import is_float, is_signed
 from jax._src.pallas.kernel_rules import RuleContext
 from jax._src.pallas.triton.conversions import convert
 from jax._src.pallas.triton.elementwise import add
-from jax._src.pallas.triton.kernel import (
-    Constant,
-    Kernel,
-    is_bool,
-    is_float,
-    is_signed,
-    rules,
-    with_unit_dims,
-)
+from jax._src.pallas.triton.kernel import Constant, Kernel, is_bool, rules, with_unit_dims
 from jax._src.pallas.triton.primitives import (
     Atomic,
     atomic_cas_p,

@@ -12,6 +12,7 @@ from jax._src.lax import lax
 from jax._src.lib.mlir import ir
 from jax._src.lib.mlir.dialects import arith
 from jax._src.lib.triton import dialect as tt
+from jax._src.pallas.element_types import is_float
 from jax._src.pallas.kernel_rules import RuleContext
 from jax._src.pallas.triton.conversions import convert
 from jax._src.pallas.triton.elementwise import (
@@ -25,7 +26,7 @@ from jax._src.pallas.triton.elementwise import (
     minimum,
     multiply,
 )
-from jax._src.pallas.triton.kernel import is_float, rule
+from jax._src.pallas.triton.kernel import rule
 
 _float32 = np.dtype(np.float32)
 _int32 = np.dtype(np.int32)

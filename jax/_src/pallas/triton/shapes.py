@@ -8,17 +8,10 @@ import numpy as np
 
 from jax._src.lax import lax, slicing
 from jax._src.lib.triton import dialect as tt
+from jax._src.pallas.element_types import is_float
 from jax._src.pallas.kernel_rules import RuleContext
 from jax._src.pallas.triton.conversions import convert
-from jax._src.pallas.triton.kernel import (
-    Constant,
-    Kernel,
-    is_bool,
-    is_float,
-    rule,
-    rules,
-    with_unit_dims,
-)
+from jax._src.pallas.triton.kernel import Constant, Kernel, is_bool, rule, rules, with_unit_dims
 
 
 @rules.rule(lax.broadcast_in_dim_p)

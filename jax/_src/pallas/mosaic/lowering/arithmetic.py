@@ -11,16 +11,10 @@ from jax._src import dtypes
 from jax._src.lax import lax, special
 from jax._src.lib.mlir.dialects import arith, math
 from jax._src.lib.mosaic import tpu
+from jax._src.pallas.element_types import is_float, is_signed
 from jax._src.pallas.elementwise import BINARY, COMPARISONS, UNARY, Operations, kind
 from jax._src.pallas.kernel_rules import RuleContext, lower_fun
-from jax._src.pallas.mosaic.lowering.kernel import (
-    TABLE,
-    TpuKernel,
-    broadcast,
-    is_float,
-    is_signed,
-    rule,
-)
+from jax._src.pallas.mosaic.lowering.kernel import TABLE, TpuKernel, broadcast, rule
 from jax._src.pallas.primitives import multiple_of_p, reciprocal_p
 
 

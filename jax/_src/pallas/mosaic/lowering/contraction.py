@@ -12,9 +12,10 @@ from jax._src.core import ShapedArray
 from jax._src.lax import lax
 from jax._src.lib.mlir import ir
 from jax._src.lib.mosaic import tpu
+from jax._src.pallas.element_types import is_float
 from jax._src.pallas.kernel_rules import RuleContext
 from jax._src.pallas.mosaic.lowering.arithmetic import converted
-from jax._src.pallas.mosaic.lowering.kernel import is_float, reshaped, rule
+from jax._src.pallas.mosaic.lowering.kernel import reshaped, rule
 
 
 @rule(lax.dot_general_p)

@@ -285,11 +285,3 @@ def static_operands(ctx: RuleContext, args: Sequence[Any], start: int) -> list[A
 
 def _is_integer(aval: Any) -> bool:
     return not isinstance(aval, AbstractRef) and dtypes.issubdtype(aval.dtype, np.integer)
-
-
-def is_float(dtype: Any) -> bool:
-    return bool(dtypes.issubdtype(dtype, np.floating))
-
-
-def is_signed(dtype: Any) -> bool:
-    return bool(dtypes.issubdtype(dtype, np.signedinteger))

@@ -13,9 +13,10 @@ from jax._src.lax import lax
 from jax._src.lib.mlir import ir
 from jax._src.lib.mlir.dialects import arith, vector
 from jax._src.lib.mosaic import tpu
+from jax._src.pallas.element_types import is_float, is_signed
 from jax._src.pallas.kernel_rules import RuleContext
 from jax._src.pallas.mosaic.lowering.arithmetic import converted
-from jax._src.pallas.mosaic.lowering.kernel import TpuKernel, is_float, is_signed, reshaped, rule
+from jax._src.pallas.mosaic.lowering.kernel import TpuKernel, reshaped, rule
 
 _Kind = vector.CombiningKind
 # For floating-point numbers, and integers with and without sign.

@@ -11,8 +11,9 @@ from jax._src import dtypes
 from jax._src.lax import lax, slicing
 from jax._src.lib.mlir.dialects import arith, vector
 from jax._src.lib.mosaic import tpu
+from jax._src.pallas.element_types import is_float
 from jax._src.pallas.kernel_rules import RuleContext
-from jax._src.pallas.mosaic.lowering.kernel import TpuKernel, is_float, reshaped, rule
+from jax._src.pallas.mosaic.lowering.kernel import TpuKernel, reshaped, rule
 
 
 @rule(lax.broadcast_in_dim_p)

@@ -14,15 +14,9 @@ from jax._src.lax.lax import cumulative
 from jax._src.lib.mlir import ir
 from jax._src.lib.mlir.dialects import arith, vector
 from jax._src.lib.mosaic import tpu
+from jax._src.pallas.element_types import is_float, is_signed
 from jax._src.pallas.kernel_rules import RuleContext
-from jax._src.pallas.mosaic.lowering.kernel import (
-    TABLE,
-    MemRef,
-    TpuKernel,
-    is_float,
-    is_signed,
-    static_operands,
-)
+from jax._src.pallas.mosaic.lowering.kernel import TABLE, MemRef, TpuKernel, static_operands
 from jax._src.pallas.mosaic.lowering.memory import Access, access, as_i32, squeezed, view
 from jax._src.pallas.mosaic.sparse_core import loops, memory, vectors
 from jax._src.state.indexing import NDIndexer

@@ -11,10 +11,11 @@ import numpy as np
 from jax._src.core import Jaxpr, ShapedArray, Var, jaxprs_in_params
 from jax._src.indexing import Slice
 from jax._src.interpreters import mlir
-from jax._src.interpreters.mlir.custom_call import custom_call
 from jax._src.lib.mlir import ir
 from jax._src.lib.mlir.dialects import arith, gpu
 from jax._src.pallas.blocks import Squeezed
+from jax._src.pallas.element_types import only_number
+from jax._src.pallas.gpu_call import call_kernel
 from jax._src.pallas.grids import GridMapping
 from jax._src.pallas.kernel_rules import lower_jaxpr
 from jax._src.pallas.mosaic_gpu.core import CompilerParams, MemorySpace
@@ -58,14 +59,8 @@ class Kernel(GpuKernel):
     """A kernel that is being compiled."""
 
     def constant(self, value: Any, aval: Any) -> Any:
-        x = np.asarray(value)
-        if x.size != 1:
-            if x.size == 0 or not (x == x.flat[0]).all():
-                raise NotImplementedError(
-                    f"Kernels for {TABLE.target} cannot have a constant array of type {aval.str_short()}: make it an argument of the "
-                    "kernel, or compute it from plgpu.broadcasted_iota."
-                )
-        return splat(number(x.flat[0], aval.dtype), aval.shape, aval.dtype)
+        x = only_number(value, aval, TABLE.target, "plgpu.broadcasted_iota")
+        return splat(number(x, aval.dtype), aval.shape, aval.dtype)
 
 
 def lower_call(
@@ -92,18 +87,7 @@ def lower_call(
         use_custom_barrier=ir.BoolAttr.get(False),
         uses_xla_collective_metadata=ir.BoolAttr.get(False),
     )
-    row_major = lambda avals: [list(range(a.ndim))[::-1] for a in avals]
-    call = custom_call(
-        _TARGET,
-        result_types=[mlir.aval_to_ir_type(ctx.module_context, a) for a in ctx.avals_out],
-        operands=args,
-        operand_layouts=row_major(ctx.avals_in),
-        result_layouts=row_major(ctx.avals_out),
-        operand_output_aliases=dict(input_output_aliases),
-        api_version=1,
-        extra_attributes={"mhlo.backend_config": ir.DictAttr.get(config)},
-    )
-    return call.results
+    return call_kernel(ctx, _TARGET, args, config, input_output_aliases)
 
 
 def _check(mapping: GridMapping, mesh: Any, params: CompilerParams, where: str) -> None:

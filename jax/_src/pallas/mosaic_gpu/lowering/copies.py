@@ -12,6 +12,7 @@ import numpy as np
 from jax._src import dtypes
 from jax._src.lib.mlir import ir
 from jax._src.lib.mlir.dialects import arith, func, llvm, nvvm, scf
+from jax._src.pallas.element_types import is_signed
 from jax._src.pallas.kernel_rules import RuleContext
 from jax._src.pallas.mosaic_gpu.copies import (
     async_prefetch_p,
@@ -23,7 +24,7 @@ from jax._src.pallas.mosaic_gpu.copies import (
 )
 from jax._src.pallas.mosaic_gpu.lowering import barriers
 from jax._src.pallas.mosaic_gpu.lowering.indices import Index, integer
-from jax._src.pallas.mosaic_gpu.lowering.kernel import TABLE, GpuKernel, is_signed, rule
+from jax._src.pallas.mosaic_gpu.lowering.kernel import TABLE, GpuKernel, rule
 from jax._src.pallas.mosaic_gpu.lowering.memory import resolved
 from jax._src.pallas.mosaic_gpu.lowering.views import View
 from jax._src.pallas.mosaic_gpu.operations import operands_of

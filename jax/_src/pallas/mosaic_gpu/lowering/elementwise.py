@@ -11,6 +11,7 @@ from jax._src import dtypes
 from jax._src.lax import lax, special
 from jax._src.lib.mlir import ir
 from jax._src.lib.mlir.dialects import arith, math
+from jax._src.pallas.element_types import is_float, is_signed
 from jax._src.pallas.elementwise import BINARY, COMPARISONS, UNARY, kind
 from jax._src.pallas.kernel_rules import RuleContext, lower_fun
 from jax._src.pallas.mosaic_gpu.layouts import WGSplatFragLayout
@@ -21,14 +22,7 @@ from jax._src.pallas.mosaic_gpu.lowering.fragments import (
     like_operand,
     mapped,
 )
-from jax._src.pallas.mosaic_gpu.lowering.kernel import (
-    TABLE,
-    element_type,
-    is_float,
-    is_signed,
-    number,
-    rule,
-)
+from jax._src.pallas.mosaic_gpu.lowering.kernel import TABLE, element_type, number, rule
 from jax._src.pallas.mosaic_gpu.memory_operations import layout_cast_p
 from jax._src.pallas.primitives import multiple_of_p, reciprocal_p
 

@@ -6,11 +6,9 @@ import contextlib
 from collections.abc import Iterator
 from typing import Any
 
-import numpy as np
-
-from jax._src import dtypes
 from jax._src.lib.mlir import ir
 from jax._src.lib.mlir.dialects import arith, gpu, llvm, nvvm
+from jax._src.pallas.element_types import gpu_element_type, gpu_number_attribute
 from jax._src.pallas.kernel_rules import KernelContext, RuleTable
 from jax._src.pallas.mosaic_gpu.core import CompilerParams
 from jax._src.pallas.mosaic_gpu.layouts import WARPGROUP
@@ -23,53 +21,18 @@ WARP = 32
 DYNAMIC = -(2**31)  # in place of an index of llvm.getelementptr that is a value
 SHARED_ALIGNMENT = 1024  # which swizzled memory needs
 
-_FLOATS = {
-    "float64": "F64Type",
-    "float32": "F32Type",
-    "float16": "F16Type",
-    "bfloat16": "BF16Type",
-    "float8_e4m3fn": "Float8E4M3FNType",
-    "float8_e5m2": "Float8E5M2Type",
-}
 _INTEGERS = ("int64", "uint64", "int32", "uint32", "int16", "uint16", "int8", "uint8")
 
 
-def is_float(dtype: Any) -> bool:
-    return bool(dtypes.issubdtype(dtype, np.floating))
-
-
-def is_signed(dtype: Any) -> bool:
-    return bool(dtypes.issubdtype(dtype, np.signedinteger))
-
-
 def element_type(dtype: Any) -> Any:
-    """Return MLIR's type of elements in registers.
-
-    Raises:
-      NotImplementedError: if there is none.
-    """
-    name = dtypes.dtype_name(dtype)
-    if name == "bool":
-        return ir.IntegerType.get_signless(1)
-    if name in _FLOATS:
-        return getattr(ir, _FLOATS[name]).get()
-    if name in _INTEGERS:
-        return ir.IntegerType.get_signless(dtypes.itemsize_bits(dtype))
-    raise NotImplementedError(
-        f"Kernels for {TABLE.target} cannot have arrays of dtype {name}, only of {', '.join([*_FLOATS, *_INTEGERS])} and bool."
-    )
+    """Return MLIR's type of elements in registers."""
+    return gpu_element_type(dtype, TABLE.target, _INTEGERS)
 
 
 def number(value: Any, dtype: Any) -> Any:
     """Return a constant of a dtype."""
     kind = element_type(dtype)
-    if is_float(dtype):
-        return arith.constant(kind, ir.FloatAttr.get(kind, float(value)))
-    if dtype == np.bool_:
-        return arith.constant(kind, ir.BoolAttr.get(bool(value)))
-    bits = kind.width
-    n = int(value) & (2**bits - 1)
-    return integer(n - 2**bits if n >> (bits - 1) else n, kind)
+    return arith.constant(kind, gpu_number_attribute(value, dtype, kind))
 
 
 class SharedMemory:

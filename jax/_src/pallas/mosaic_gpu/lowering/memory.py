@@ -7,6 +7,7 @@ from typing import Any
 from jax._src import dtypes
 from jax._src.lib.mlir import ir
 from jax._src.lib.mlir.dialects import llvm, scf
+from jax._src.pallas.element_types import is_float, is_signed
 from jax._src.pallas.elementwise import BINARY, kind
 from jax._src.pallas.kernel_rules import RuleContext
 from jax._src.pallas.mosaic_gpu.core import MemorySpace
@@ -16,7 +17,7 @@ from jax._src.pallas.mosaic_gpu.lowering.fragments import (
     layout_of,
     mapped,
 )
-from jax._src.pallas.mosaic_gpu.lowering.kernel import TABLE, is_float, is_signed, rule
+from jax._src.pallas.mosaic_gpu.lowering.kernel import TABLE, rule
 from jax._src.pallas.mosaic_gpu.lowering.mma import Accumulator
 from jax._src.pallas.mosaic_gpu.lowering.views import (
     View,

@@ -15,6 +15,7 @@ from jax._src import dtypes
 from jax._src.lax import lax
 from jax._src.lib.mlir import ir
 from jax._src.lib.mlir.dialects import arith, scf
+from jax._src.pallas.element_types import is_float
 from jax._src.pallas.elementwise import BINARY, kind
 from jax._src.pallas.kernel_rules import RuleContext
 from jax._src.pallas.mosaic_gpu.layouts import (
@@ -37,14 +38,7 @@ from jax._src.pallas.mosaic_gpu.lowering.fragments import (
     tiled_dims,
 )
 from jax._src.pallas.mosaic_gpu.lowering.indices import Index, integer, unraveled
-from jax._src.pallas.mosaic_gpu.lowering.kernel import (
-    TABLE,
-    WARP,
-    GpuKernel,
-    is_float,
-    number,
-    rule,
-)
+from jax._src.pallas.mosaic_gpu.lowering.kernel import TABLE, WARP, GpuKernel, number, rule
 from jax._src.pallas.mosaic_gpu.lowering.views import load, store
 from jax._src.pallas.mosaic_gpu.tilings import Replicated
 

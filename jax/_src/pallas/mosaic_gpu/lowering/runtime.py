@@ -7,6 +7,9 @@ import importlib.util
 import os
 import pathlib
 
+from jax._src.compiler import register_xla_runtime_error_handler
+from jax._src.lib import _jax
+
 _RUNTIME = "MOSAIC_GPU_RUNTIME_LIB_PATH"
 _TOOLKIT = "MOSAIC_GPU_CUDA_ROOT"
 _WHEELS = ("jax_cuda13_plugin", "jax_cuda12_plugin")
@@ -27,6 +30,18 @@ def find_runtime() -> None:
         for folder in _folders(package):
             if (folder / "bin" / "ptxas").exists():
                 os.environ.setdefault(_TOOLKIT, str(folder))
+
+
+def _name_the_package(error: _jax.JaxRuntimeError) -> None:
+    """Say in an error of the compiler where the runtime is that it lacks."""
+    if "_mosaic_gpu" in str(error) and "symbol" in str(error):
+        error.add_note(
+            "Kernels of Mosaic GPU need libmosaic_gpu_runtime.so, which is in the package jax-cuda13-plugin:"
+            f" install it, or name another file by {_RUNTIME}."
+        )
+
+
+register_xla_runtime_error_handler(_name_the_package)
 
 
 def _folders(package: str) -> list[pathlib.Path]:

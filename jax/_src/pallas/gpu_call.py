@@ -1,0 +1,36 @@
+"""The custom call of a program for a GPU that runs a kernel."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from jax._src.interpreters import mlir
+from jax._src.interpreters.mlir.custom_call import custom_call
+from jax._src.lib.mlir import ir
+
+
+def call_kernel(
+    ctx: Any, target: str, args: Sequence[Any], config: Mapping[str, Any], input_output_aliases: Any
+) -> Any:
+    """Emit the call, of arrays whose last dimension is that of neighbors; return its results.
+
+    Args:
+      ctx: the context of the lowering.
+      target: the name of the native function that runs kernels.
+      args: operands.
+      config: attributes that the function is given, with the kernel among them.
+      input_output_aliases: pairs of operands and results that share their memory.
+    """
+    row_major = lambda avals: [list(range(a.ndim))[::-1] for a in avals]
+    call = custom_call(
+        target,
+        result_types=[mlir.aval_to_ir_type(ctx.module_context, a) for a in ctx.avals_out],
+        operands=args,
+        operand_layouts=row_major(ctx.avals_in),
+        result_layouts=row_major(ctx.avals_out),
+        operand_output_aliases=dict(input_output_aliases),
+        api_version=1,
+        extra_attributes={"mhlo.backend_config": ir.DictAttr.get(dict(config))},
+    )
+    return call.results
