@@ -1,12 +1,10 @@
 """Kernels for GPUs compiled by Mosaic GPU for a Hopper GPU that is not there."""
 
-from pathlib import Path
-
 import pytest
+from aot_programs import topology
 from pallas_mosaic_gpu_kernels import KERNELS, SPECIALIZED
 
 import jax
-from jax.experimental import topologies
 
 pytestmark = pytest.mark.aot("cuda", "mosaic_gpu")
 
@@ -19,8 +17,6 @@ COMPILED = (
 @pytest.mark.parametrize("name", COMPILED)
 def test_compiles(name):
     kernel = {**KERNELS, "specialized": SPECIALIZED}[name]
-    config = (Path(__file__).parent / "testdata" / "h100.textproto").read_text()
-    topology = topologies.get_topology_desc("h100", "cuda", target_config=config, topology="1x1x1")
-    sharding = jax.sharding.SingleDeviceSharding(topology.devices[0])
+    sharding = jax.sharding.SingleDeviceSharding(topology("h100").devices[0])
     args = [jax.ShapeDtypeStruct(a.shape, a.dtype, sharding=sharding) for a in kernel.args]
     assert "mosaic_gpu_v2" in jax.jit(kernel.call).lower(*args).compile().as_text()

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from jax._src import dtypes
+from jax._src.lax import lax
 from jax._src.lib.mlir import ir
 from jax._src.lib.mlir.dialects import llvm, scf
 from jax._src.pallas.element_types import is_float, is_signed
@@ -94,13 +95,10 @@ def _addupdate(ctx: RuleContext, ref: Any, x: Fragment, *idx: Any, tree: Any) ->
     kernel = ctx.kernel
     view = _view(ref, tree, idx)
     before = load(kernel, view, None if x.is_splat else x.layout)
-    add = BINARY[_add_p][kind(x.dtype)]
+    add = BINARY[lax.add_p][kind(x.dtype)]
     assert add is not None
     write(kernel, view, mapped(add, [before, x], x.dtype))
     return []
-
-
-_add_p = next(p for p in BINARY if p.name == "add")
 
 
 _ATOMICS = {
