@@ -11,6 +11,7 @@ pytestmark = pytest.mark.aot("cuda", "mosaic_gpu")
 COMPILED = (
     "add_of_few", "functions", "functions_bfloat16", "integers", "booleans", "branches", "atomics", "double_swizzled_64",
     "turned", "matmul", "pipelined_transposed", "from_registers", "normalized", "reductions", "attention", "specialized",
+    "grid", "grid_steps", "grid_named", "grid_multiplied",
 )  # fmt: skip
 
 

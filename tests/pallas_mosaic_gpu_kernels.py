@@ -392,6 +392,104 @@ KERNELS |= {
 }  # fmt: skip
 
 
+# Blocks of a grid
+
+
+@dataclasses.dataclass
+class GridKernel(Kernel):
+    """A kernel over a grid: the options are those of `pl.pallas_call`."""
+
+    def __post_init__(self):
+        options = dict(compiler_params=plgpu.CompilerParams()) | self.options
+        self.call = pl.pallas_call(self.body, out_shape=self.out, **options)
+
+
+def in_order(*semantics, steps=2):
+    return plgpu.CompilerParams(dimension_semantics=semantics, max_concurrent_steps=steps)
+
+
+def numbered(x_ref, o_ref):
+    number = (pl.program_id(0) * 10 + pl.program_id(1)) * pl.num_programs(1)
+    o_ref[...] = x_ref[...] + number.astype(f32)
+
+
+def _numbered(x):
+    number = np.arange(4)[:, None] * 10 + np.arange(2)
+    return x + 2 * np.repeat(np.repeat(number, 8, 0)[: len(x)], 64, 1)
+
+
+def numbered_over(rows, params):
+    block = plgpu.BlockSpec((8, 64), lambda i, j: (i, j))
+    options = dict(grid=(4, 2), in_specs=[block], out_specs=block, compiler_params=params)
+    return GridKernel(numbered, [like(rows, 128)], like(rows, 128), _numbered, options)
+
+
+def named(x_ref, scale_ref, all_ref, o_ref, buffer):
+    i = lax.axis_index("i")
+    buffer[...] = x_ref[...] * scale_ref[...]
+
+    @pl.when(i == 1)
+    def _():
+        buffer[...] = buffer[...] + i.astype(f32)
+
+    o_ref[...] = buffer[...] + all_ref[2, 0] + scale_ref[...]
+
+
+def summed(x_ref, o_ref):
+    o_ref[...] = jnp.where(pl.program_id(1) == 0, 0, o_ref[...]) + x_ref[...]
+
+
+def multiplied(a_ref, b_ref, o_ref, acc):
+    plgpu.wgmma(acc, a_ref, b_ref)
+    plgpu.wgmma_wait(0)
+
+    @pl.when(pl.program_id(2) == pl.num_programs(2) - 1)
+    def _():
+        o_ref[...] = acc[...]
+
+
+KERNELS |= {
+    "grid": numbered_over(29, plgpu.CompilerParams()),
+    "grid_steps": numbered_over(32, in_order("parallel", "sequential")),
+    "grid_all_steps": numbered_over(32, in_order("sequential", "sequential", steps=3)),
+    "grid_named": GridKernel(
+        named, [like(4, 16, 32), like(), like(4, 16, 32)], like(4, 16, 32),
+        lambda x, scale, whole: x * scale + np.array([0, 1, 0, 0])[:, None, None] + whole[:, 2:3, :1] + scale,
+        dict(
+            grid=(("i", 4),),
+            in_specs=[
+                plgpu.BlockSpec((None, 16, 32), lambda i: (i, 0, 0)),
+                pl.BlockSpec(memory_space=pl.ANY),
+                plgpu.BlockSpec((None, 16, 32), lambda i: (i, 0, 0), memory_space=plgpu.GMEM),
+            ],
+            out_specs=plgpu.BlockSpec((None, 16, 32), lambda i: (i, 0, 0)),
+            scratch_shapes=[SMEM((16, 32), f32)],
+        ),
+    ),
+    "grid_summed": GridKernel(
+        summed, [like(32, 96)], like(32, 32), lambda x: x.reshape(32, 3, 32).sum(1),
+        dict(
+            grid=(2, 3), in_specs=[plgpu.BlockSpec((16, 32), lambda i, j: (i, j))],
+            out_specs=plgpu.BlockSpec((16, 32), lambda i, j: (i, 0)),
+            compiler_params=in_order("parallel", "sequential"),
+        ),
+    ),
+    "grid_whole": GridKernel(add, [like(16, 32), like(16, 32)], like(16, 32), np.add),
+    "grid_multiplied": GridKernel(
+        multiplied, [like(128, 192, dtype=f16), like(192, 64, dtype=f16)], like(128, 64), _product,
+        dict(
+            grid=(2, 1, 3), scratch_shapes=[plgpu.ACC((64, 64))],
+            in_specs=[
+                plgpu.BlockSpec((64, 64), lambda i, j, k: (i, k), transforms=SWIZZLED, delay_release=1),
+                plgpu.BlockSpec((64, 64), lambda i, j, k: (k, j), transforms=SWIZZLED),
+            ],
+            out_specs=plgpu.BlockSpec((64, 64), lambda i, j, k: (i, j)),
+            compiler_params=in_order("parallel", "parallel", "sequential"),
+        ),
+    ),
+}  # fmt: skip
+
+
 # Several warpgroups
 
 

@@ -5,7 +5,7 @@ import re
 import mosaic_gpu_machine
 import numpy as np
 import pytest
-from pallas_mosaic_gpu_kernels import KERNELS, SMEM, SPECIALIZED, f16, f32, i32, like
+from pallas_mosaic_gpu_kernels import KERNELS, SMEM, SPECIALIZED, f16, f32, i32, in_order, like
 
 import jax
 import jax.numpy as jnp
@@ -50,12 +50,62 @@ def test_positions_of_blocks_and_clusters():
     np.testing.assert_array_equal(out[..., 5], i * 100 + j * 10 + c)
 
 
+BLOCK = plgpu.BlockSpec((16, 128), lambda i: (i, 0))
+
+
+def copied(x_ref, o_ref):
+    o_ref[...] = x_ref[...]
+
+
 def test_vmap():
     kernel = KERNELS["double"]
     x = np.random.default_rng(0).normal(size=(128, 3, 64)).astype(np.float32)
     call = jax.vmap(kernel.call, in_axes=1)
     (out,) = mosaic_gpu_machine.run(lowered(call, like(128, 3, 64)), x, outputs=[like(3, 128, 64)])
     np.testing.assert_array_equal(out, 2 * x.transpose(1, 0, 2))
+
+
+def test_vmap_over_a_grid():
+    kernel = KERNELS["grid_steps"]
+    x = np.random.default_rng(0).normal(size=(32, 3, 128)).astype(np.float32)
+    call = jax.vmap(kernel.call, in_axes=1)
+    (out,) = mosaic_gpu_machine.run(lowered(call, like(32, 3, 128)), x, outputs=[like(3, 32, 128)])
+    np.testing.assert_allclose(out, np.stack([kernel.expected(x[:, i]) for i in range(3)]))
+
+
+def over_grid(body=copied, out=like(32, 128), **options):
+    options = dict(grid=2, in_specs=[BLOCK], out_specs=BLOCK) | options
+    params = options.pop("params", plgpu.CompilerParams())
+    return pl.pallas_call(body, out, compiler_params=params, **options)
+
+
+def specs(*shape, **options):
+    return [plgpu.BlockSpec(shape or (16, 128), lambda i: (i, 0), **options)]
+
+
+REFUSED_GRIDS = {
+    "semantics": (dict(params=in_order("parallel", "parallel")), "for each dimension of the grid"),
+    "word": (dict(params=in_order("arbitrary")), "'parallel' or 'sequential'"),
+    "cluster": (dict(in_specs=specs(collective_axes=("x",))), "no collective_axes for args"),
+    "buffers": (dict(in_specs=specs(pipeline_mode=pl.Buffered(2))), "set max_concurrent_steps"),
+    "memory": (dict(in_specs=specs(memory_space=plgpu.TMEM)), "shared or global memory, not in tmem"),
+    "padding": (dict(in_specs=specs(pl.Element(16, (1, 1)), 128)), "cannot have blocks of Element"),
+    "delay": (
+        dict(in_specs=specs(delay_release=2), params=in_order("sequential")), "less than max_concurrent",
+    ),
+    "traced": (dict(grid=jnp.int32(2)), "grids of known sizes"),
+    "dimensions": (dict(in_specs=specs(transforms=(plgpu.TilingTransform((8, 48)),))), "48"),
+    "no_dimension": (
+        dict(out=like(), in_specs=[None], out_specs=None), "without dimensions: .*memory_space=plgpu.GMEM",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", REFUSED_GRIDS)
+def test_refuses_grids(name):
+    options, message = REFUSED_GRIDS[name]
+    with pytest.raises((NotImplementedError, ValueError), match=message):
+        lowered(over_grid(**options), like() if name == "no_dimension" else like(32, 128))
 
 
 def test_warp_specialization_gives_registers_to_the_threads_that_compute():

@@ -592,6 +592,32 @@ def test_transformations_and_blocks():
         compiler_params=plgpu.CompilerParams(),
     )  # fmt: skip
     np.testing.assert_array_equal(f(y), np.repeat([0, 0, 1, 1, 2], 4).reshape(5, 4))
+    in_memory = plgpu.BlockSpec((2, 4), lambda i: (i, 0), memory_space=plgpu.GMEM)
+    f = pl.pallas_call(
+        add_index, y[:4], grid=2, in_specs=[in_memory], out_specs=in_memory, interpret=INTERPRET,
+        compiler_params=plgpu.CompilerParams(),
+    )  # fmt: skip
+    np.testing.assert_array_equal(f(y[:4])[:, 0], [0, 0, 1, 1])
+
+
+@pytest.mark.parametrize("specialized", [False, True])
+def test_result_that_all_steps_of_a_pipeline_have_keeps_what_they_leave(specialized):
+    def step(indices, x_ref, o_ref):
+        o_ref[...] = x_ref[...] + jnp.where(indices[0] == 0, 0, o_ref[...])
+
+    options = dict(
+        grid=(5,), in_specs=[plgpu.BlockSpec((2, 4), lambda i: (i, 0))],
+        out_specs=[plgpu.BlockSpec((2, 4), lambda i: (0, 0))], max_concurrent_steps=2,
+    )  # fmt: skip
+    if specialized:
+        options |= dict(memory_registers=40, wg_axis="wg", num_compute_wgs=1)
+    emit = plgpu.emit_pipeline_warp_specialized if specialized else plgpu.emit_pipeline
+    threads = dict(num_threads=2, thread_name="wg") if specialized else {}
+    x = jnp.arange(40.0).reshape(10, 4)
+    kernel = plgpu.kernel(
+        emit(step, **options), out_type=x[:2], interpret=INTERPRET, **threads
+    )  # fmt: skip
+    np.testing.assert_array_equal(kernel(x), x.reshape(5, 2, 4).sum(0))
 
 
 FAILURES = [

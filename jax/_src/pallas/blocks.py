@@ -141,6 +141,18 @@ class BlockSpec:
         """Return a copy with some fields replaced."""
         return dataclasses.replace(self, **changes)
 
+    def mapping(self, block: ShapedArray, **fields: Any) -> BlockMapping:
+        """Return a block mapping of this spec. Back ends whose specs say more derive from both.
+
+        Args:
+          block: the type of what the kernel sees of the array.
+          **fields: the attributes of `BlockMapping` but `block_aval` and `pipeline_mode`.
+        """
+        space = MemorySpace.DEFAULT if self.memory_space is None else self.memory_space
+        return BlockMapping(
+            block_aval=AbstractRef(block, space), pipeline_mode=self.pipeline_mode, **fields
+        )
+
     def to_block_mapping(
         self, origin: str, array_aval: ShapedArray, *, index_map_avals: Sequence[Any],
         index_map_tree: PyTreeDef, grid: Sequence[Any], vmapped_dims: tuple[int, ...],
@@ -249,8 +261,6 @@ def block_mapping(
     """Stage a spec's index map for an array of type `aval`, and check what it returns."""
     dims = block_dims(spec, aval.shape, origin)
     seen = [d.block_size for d in dims if type(d) is not Squeezed]
-    space = MemorySpace.DEFAULT if spec.memory_space is None else spec.memory_space
-    block = AbstractRef(ShapedArray(tuple(seen), aval.dtype), space)
     n = len(dims)
     index_map = spec.index_map or (lambda *_: (0,) * n)
 
@@ -274,9 +284,10 @@ def block_mapping(
         writes = [e for e in jaxpr.effects if not isinstance(e, core.ReadEffect)]
         if writes:
             raise ValueError(f"{where} must not have effects, it has {writes}.")
-    return BlockMapping(
-        dims, block, core.ClosedJaxpr(jaxpr, consts), aval, origin, spec.pipeline_mode
-    )
+    return spec.mapping(
+        ShapedArray(tuple(seen), aval.dtype), block_shape=dims,
+        index_map_jaxpr=core.ClosedJaxpr(jaxpr, consts), array_aval=aval, origin=origin,
+    )  # fmt: skip
 
 
 def _index_of_block(where: str, dims: Sequence[BlockDim], found: Sequence[Any]) -> list[Any]:

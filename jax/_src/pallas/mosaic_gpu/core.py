@@ -15,8 +15,8 @@ import numpy as np
 
 from jax._src import dtypes
 from jax._src.core import AbstractRef, ShapedArray, aval_method, extend_axis_env_nd
-from jax._src.pallas.blocks import BlockSpec as AnyBlockSpec
-from jax._src.pallas.memory import MemoryRef
+from jax._src.pallas.blocks import BlockMapping as AnyBlockMapping, BlockSpec as AnyBlockSpec
+from jax._src.pallas.memory import MemoryRef, MemorySpace as AnySpace
 from jax._src.pallas.mosaic_gpu.layouts import (
     ParameterizedLayout,
     TMEMLayout,
@@ -527,6 +527,29 @@ class BlockSpec(AnyBlockSpec):
     """
 
     transforms: Sequence[Transform] = ()
+    delay_release: int = 0
+    collective_axes: tuple[Hashable, ...] = ()
+
+    def mapping(self, block: ShapedArray, **fields: Any) -> BlockMapping:
+        """Return a block mapping that also says what this spec does of pipelines."""
+        space = AnySpace.DEFAULT if self.memory_space is None else self.memory_space
+        transforms = tuple(self.transforms)
+        stored_type(block.shape, block.dtype, transforms)
+        return BlockMapping(
+            block_aval=GPUAbstractRef(block, space, None, transforms),
+            pipeline_mode=self.pipeline_mode, delay_release=self.delay_release,
+            collective_axes=tuple(self.collective_axes), **fields,
+        )  # fmt: skip
+
+
+@dataclasses.dataclass(frozen=True, repr=False)
+class BlockMapping(AnyBlockMapping):
+    """A `BlockSpec` of an array of known type.
+
+    Attributes:
+      delay_release, collective_axes: those of the spec.
+    """
+
     delay_release: int = 0
     collective_axes: tuple[Hashable, ...] = ()
 

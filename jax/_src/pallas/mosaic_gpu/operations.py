@@ -8,6 +8,7 @@ from typing import Any
 from jax._src import core, pretty_printer as pp
 from jax._src.core import AbstractRef, Primitive, ShapedArray, WriteEffect, typeof
 from jax._src.pallas.effects import kernel_effect
+from jax._src.pallas.memory import MemorySpace as AnySpace
 from jax._src.pallas.mosaic_gpu.core import BarrierType, MemorySpace
 from jax._src.state.types import TransformedRef, ref_and_transforms, transform_type, view_type
 from jax._src.tree_util import tree_flatten, tree_unflatten
@@ -82,6 +83,9 @@ def _shown(x: Any, context: Any) -> str:
 
 # Views and checks
 
+# Where blocks are whose specs leave it to the back end, and arrays that have no blocks.
+_OF_BLOCKS = {AnySpace.DEFAULT: MemorySpace.SMEM, AnySpace.ANY: MemorySpace.GMEM}
+
 
 def view(x: Any, name: str, what: str = "", spaces: Iterable[MemorySpace] = ()) -> TransformedRef:
     """Return a reference or a view as a view.
@@ -98,7 +102,7 @@ def view(x: Any, name: str, what: str = "", spaces: Iterable[MemorySpace] = ()) 
     ref, transforms = ref_and_transforms(x, name)
     spaces = tuple(spaces)
     aval: Any = typeof(ref)
-    if spaces and aval.memory_space not in spaces:
+    if spaces and _OF_BLOCKS.get(aval.memory_space, aval.memory_space) not in spaces:
         names = " or ".join([s.name for s in spaces])
         raise ValueError(f"{what} must be a {names} reference, got {aval}")
     return TransformedRef(ref, transforms)

@@ -10,7 +10,9 @@ from typing import Any, Protocol
 import numpy as np
 
 from jax._src import traceback_util
+from jax._src.core import ShapedArray, Var
 from jax._src.indexing import Slice
+from jax._src.interpreters import partial_eval as pe
 from jax._src.lax import lax
 from jax._src.lax.control_flow import cond, fori_loop
 from jax._src.lax.parallel import axis_index
@@ -32,6 +34,7 @@ from jax._src.state.types import TransformedRef, view_type
 from jax._src.tree_util import tree_flatten
 
 traceback_util.register_exclusion(__file__)
+_index = ShapedArray((), np.dtype(np.int32))
 
 
 class PipelinePipeline(enum.IntEnum):
@@ -63,6 +66,9 @@ class _Operand:
       ref: reference to the array, in global memory.
       spec: its blocks.
       origin: which one it is, for errors.
+
+    Attributes:
+      stays: whether all steps have the same block, so that one buffer is enough for a result.
     """
 
     def __init__(self, ref: Any, spec: Any, origin: str):
@@ -81,10 +87,16 @@ class _Operand:
         self.in_gmem = self.spec.memory_space is MemorySpace.GMEM
         self.delay = getattr(self.spec, "delay_release", 0)
         self.axes = tuple(getattr(self.spec, "collective_axes", ()))
+        self.stays = False
 
     def buffers(self, count: int) -> Any:
+        count = 1 if self.stays else count
         transforms = getattr(self.spec, "transforms", ())
         return MemorySpace.SMEM((count, *self.shape), self.dtype, transforms=tuple(transforms))
+
+    def slot(self, slot: Any) -> Any:
+        """Return the number of the buffer for a step, given that of operands whose blocks change."""
+        return 0 if self.stays else slot
 
     def index(self, indices: tuple[Any, ...]) -> tuple[Any, ...]:
         """Return what the index map gives for a step."""
@@ -97,6 +109,16 @@ class _Operand:
                 f"An index map returns {len(out)} values for blocks of {len(self.dims)} dimensions."
             )
         return tuple(map(_int32, out))
+
+    def ignores_steps(self, dimensions: int) -> bool:
+        """Whether the index map does not depend on the position in a grid."""
+        if self.spec.index_map is None:
+            return True
+        run = lambda *indices: list(self.index(indices))
+        jaxpr, _, _ = pe.trace_to_jaxpr_dynamic(run, [_index] * dimensions)
+        given = set(jaxpr.invars)
+        used = [v for eqn in jaxpr.eqns for v in eqn.invars] + list(jaxpr.outvars)
+        return not any([type(v) is Var and v in given for v in used])
 
     def block(self, indices: tuple[Any, ...]) -> Any:
         """Return the view of the array's block for a step."""
@@ -152,6 +174,13 @@ def _operands(specs: Any, refs: Sequence[Any], what: str) -> list[_Operand]:
     return [_Operand(r, s, f"{what}puts[{i}]") for i, (r, s) in enumerate(zip(refs, flat))]
 
 
+def _results(specs: Any, refs: Sequence[Any], grid: _Grid) -> list[_Operand]:
+    out = _operands(specs, refs, "out")
+    for o in out:
+        o.stays = o.ignores_steps(len(grid.sizes))
+    return out
+
+
 def _flat_specs(specs: Any) -> list[Any]:
     return tree_flatten(specs, is_leaf=lambda x: x is None or hasattr(x, "index_map"))[0]
 
@@ -171,7 +200,7 @@ def _write_back(
         changes = last
         for a, b in zip(o.index(now), o.index(later)):
             changes = lax.bitwise_or(changes, lax.ne(a, b))
-        copy_smem_to_gmem(buffer.at[slot], o.block(now), changes, commit_group=False)
+        copy_smem_to_gmem(buffer.at[o.slot(slot)], o.block(now), changes, commit_group=False)
     commit_smem_to_gmem_group()
 
 
@@ -192,7 +221,7 @@ def _body_refs(
 ) -> list[Any]:
     """Return the references that the body of a pipeline gets."""
     rest = iter(buffers)
-    return [o.block(indices) if o.in_gmem else next(rest).at[slot] for o in operands]
+    return [o.block(indices) if o.in_gmem else next(rest).at[o.slot(slot)] for o in operands]
 
 
 def emit_pipeline(
@@ -202,7 +231,8 @@ def emit_pipeline(
     """Return a function of references to arrays that runs a body on their blocks, for each step of a grid.
 
     Blocks of arguments are copied to shared memory before they are needed, those of results from there
-    while the next ones are computed.
+    while the next ones are computed. A result whose index map ignores the grid is in one buffer, which keeps
+    what a step leaves in it for the next one, and is copied after the last.
 
     Args:
       body: function of the indices of a step, as a tuple, of references to the blocks of arguments and of
@@ -224,9 +254,10 @@ def emit_pipeline(
 
     def pipeline(*refs: Any) -> Any:
         n = len(_flat_specs(in_specs))
-        ins, outs = _operands(in_specs, refs[:n], "in"), _operands(out_specs, refs[n:], "out")
+        ins, outs = _operands(in_specs, refs[:n], "in"), _results(out_specs, refs[n:], steps)
         copied_in = [o for o in ins if not o.in_gmem]
         copied_out = [o for o in outs if not o.in_gmem]
+        changing = [o for o in copied_out if not o.stays]
         delay = max([o.delay for o in copied_in], default=0)
         _check_delay(delay, max_concurrent_steps)
         delay = min(delay, count - 1)
@@ -246,7 +277,7 @@ def emit_pipeline(
                 slot = _slot(i, count)
                 if copied_in:
                     barrier_wait(barrier.at[slot])
-                if copied_out:
+                if changing:
                     wait_smem_to_gmem(count - 1, wait_read_only=True)
                 indices = steps.indices(i)
                 args = [
@@ -370,7 +401,9 @@ class _WarpSpecialized:
     def _split(self, refs: Sequence[Any]) -> tuple[list[_Operand], list[_Operand]]:
         n = len(_flat_specs(self.in_specs))
         flat, _ = tree_flatten(refs, is_leaf=lambda x: isinstance(x, TransformedRef))
-        return _operands(self.in_specs, flat[:n], "in"), _operands(self.out_specs, flat[n:], "out")
+        return _operands(self.in_specs, flat[:n], "in"), _results(
+            self.out_specs, flat[n:], self.grid
+        )
 
     def get_allocations(self, *gmem_refs: Any) -> Any:
         ins, outs = self._split(gmem_refs)
@@ -462,6 +495,7 @@ class _WarpSpecialized:
     def _compute(self, ins: list[_Operand], outs: list[_Operand], refs: Any, carry: Any) -> Any:
         count = self.count
         copied_out = [o for o in outs if not o.in_gmem]
+        changing = [o for o in copied_out if not o.stays]
         delay = min(max([o.delay for o in ins], default=0), count - 1)
         thread = axis_index(self.wg_axis)
         first = 0 if self.memory_thread != 0 else 1
@@ -475,7 +509,7 @@ class _WarpSpecialized:
             slot = _slot(i, count)
             for barrier in refs["full"]:
                 barrier_wait(barrier.at[slot])
-            if copied_out:
+            if changing:
                 when(is_first)(lambda: wait_smem_to_gmem(count - 1, wait_read_only=True))
                 self._meet(refs["free"])
             indices = self.grid.indices(i)

@@ -15,6 +15,7 @@ from jax._src.indexing import Slice
 from jax._src.lax.parallel import axis_index
 from jax._src.pallas.blocks import BlockMapping, Element, Squeezed
 from jax._src.pallas.grids import GridMapping, dynamic_grid_dim
+from jax._src.pallas.memory import MemorySpace as AnySpace
 from jax._src.pallas.mosaic_gpu.core import MemorySpace
 from jax._src.pallas.mosaic_gpu.interpret import rules
 from jax._src.pallas.mosaic_gpu.interpret.machine import RULES, Machine, Thread
@@ -140,27 +141,44 @@ def _run_over_grid(call: _Call, grid: Sequence[int], scalars: Any, arrays: Any) 
     scratch = [_scratch(call, a, i) for i, a in enumerate(m.scratch_avals)]
     seen = [d for i, d in enumerate(grid) if i not in m.vmapped_dims]
     for at in itertools.product(*map(range, grid)):
-        refs, blocks = [], []
-        for b, array in zip(m.block_mappings, arrays):
-            transforms = _block_transforms(b, _block_index(b, at, scalars))
-            if b.block_aval.memory_space is MemorySpace.GMEM:
-                refs.append(Buffer(array, b.origin))
+        refs, results = [], []
+        for i, (b, array) in enumerate(zip(m.block_mappings, arrays)):
+            index = _block_index(b, at, scalars)
+            part = _part(b, array, index)
+            if part is not None:
+                refs.append(Buffer(part, b.origin))
                 continue
+            transforms = _block_transforms(b, index)
             fill = filled((), array.dtype, call.zero)
             block = Buffer(read_with_padding(array, transforms, fill), b.origin)
             refs.append(block)
-            blocks.append((block, array, transforms))
+            if i >= m.num_inputs:
+                results.append((block, array, transforms))
         own = [i for k, i in enumerate(at) if k not in m.vmapped_dims]
         coordinates: dict[Any, int] = dict(call.outer)
         coordinates |= {("program_id", k): i for k, i in enumerate(own)}
         coordinates |= {("num_programs", k): d for k, d in enumerate(seen)}
         operands = [Buffer(s, "an operand of index maps") for s in scalars]
         call.machine(None, [*operands, *refs, *scratch], coordinates).run()
-        first_out = len(blocks) - sum(
-            [b.block_aval.memory_space is not MemorySpace.GMEM for b in m.block_mappings_output]
-        )
-        for block, array, transforms in blocks[first_out:]:
+        for block, array, transforms in results:
             write_inside(array, transforms, block.array)
+
+
+def _part(b: BlockMapping, array: Any, index: Sequence[int]) -> Any:
+    """Return the part of an array in global memory that a block is; None for a block that is a copy."""
+    if b.block_aval.memory_space not in (MemorySpace.GMEM, AnySpace.ANY):
+        return None
+    entries: list[Any] = []
+    for d, i, n in zip(b.block_shape, index, array.shape):
+        if isinstance(d, Squeezed):
+            entries.append(i)
+            continue
+        size = getattr(d, "block_size", None)
+        start = i if isinstance(d, Element) else i * (size or 0)
+        if size is None or getattr(d, "padding", (0, 0)) != (0, 0) or not 0 <= start <= n - size:
+            return None
+        entries.append(slice(start, start + size))
+    return array[(*entries, ...)]
 
 
 def _block_transforms(b: BlockMapping, index: Sequence[int]) -> tuple[Any, ...]:

@@ -31,6 +31,7 @@ from jax._src.pallas.mosaic_gpu.lowering import (
     shapes as _shapes,
 )
 from jax._src.pallas.mosaic_gpu.lowering.fragments import splat
+from jax._src.pallas.mosaic_gpu.lowering.grid import over_grid
 from jax._src.pallas.mosaic_gpu.lowering.indices import Index, unraveled
 from jax._src.pallas.mosaic_gpu.lowering.inference import Layouts
 from jax._src.pallas.mosaic_gpu.lowering.kernel import TABLE, GpuKernel, number
@@ -72,7 +73,11 @@ def lower_call(
     find_runtime()
     params = CompilerParams() if compiler_params is None else compiler_params
     where = jaxpr.debug_info.func_src_info
-    _check(grid_mapping, mesh, params, where)
+    _check(grid_mapping, params, where)
+    if mesh is None:
+        jaxpr, grid_mapping, mesh = over_grid(jaxpr, grid_mapping, params, where)
+    elif grid_mapping.scratch_avals:
+        raise NotImplementedError(f"Scratch memory of a mesh, in the call of {where}.")
     kernel_name = mlir.sanitize_name(name or jaxpr.debug_info.func_name).replace(".", "_")
     with new_context() as context, ir.Location.unknown(context):
         kernel = Kernel(where, context, mesh.num_threads or 1, params)
@@ -90,22 +95,16 @@ def lower_call(
     return call_kernel(ctx, _TARGET, args, config, input_output_aliases)
 
 
-def _check(mapping: GridMapping, mesh: Any, params: CompilerParams, where: str) -> None:
-    if mesh is None:
-        raise NotImplementedError(
-            f"pallas_call with a grid is not compiled for {TABLE.target} yet, in the call of {where}: use plgpu.kernel, and "
-            "plgpu.emit_pipeline in it for the grid and blocks."
-        )
+def _check(mapping: GridMapping, params: CompilerParams, where: str) -> None:
     if mapping.num_dynamic_grid_bounds or mapping.num_index_operands:
         raise NotImplementedError(
-            f"Kernels for {TABLE.target} are not mapped by jax.vmap over sizes that differ, in the call of {where}."
+            f"Kernels for {TABLE.target} have grids of known sizes, and index maps of the grid's indices only, in the call of "
+            f"{where}: use plgpu.emit_pipeline in plgpu.kernel, whose grid can be traced."
         )
     if params.profile_space:
         raise NotImplementedError(
             f"Kernels for {TABLE.target} have no profiler yet, in the call of {where}: leave profile_space out."
         )
-    if mapping.scratch_avals:
-        raise NotImplementedError(f"Scratch memory of a mesh, in the call of {where}.")
 
 
 def _module(
@@ -172,6 +171,7 @@ def _positions(
     ]
     kernel.axes = {n: i.value(kernel.i32) for n, i in found}
     kernel.sizes = dict(mesh.shape)
+    kernel.program = [(kernel.axes[n], kernel.sizes[n]) for n in kernel.axes]
     if mesh.thread_name is not None:
         kernel.axes[mesh.thread_name] = kernel.warpgroup
         kernel.thread_axis = mesh.thread_name

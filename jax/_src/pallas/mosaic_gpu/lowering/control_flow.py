@@ -65,12 +65,12 @@ def _axis_index(ctx: RuleContext, *, axis_name: Any) -> Any:
 
 @rule(program_id_p)
 def _program_id(ctx: RuleContext, *, axis: int) -> Any:
-    return splat(ctx.kernel.axes[list(ctx.kernel.axes)[axis]], (), _int32)
+    return splat(ctx.kernel.program[axis][0], (), _int32)
 
 
 @rule(num_programs_p)
 def _num_programs(ctx: RuleContext, *, axis: int) -> Any:
-    return splat(integer(ctx.kernel.sizes[list(ctx.kernel.axes)[axis]]), (), _int32)
+    return splat(integer(ctx.kernel.program[axis][1]), (), _int32)
 
 
 # Calls

@@ -71,6 +71,10 @@ def plan(gmem: View, smem: View) -> tuple[Box, list[Index]]:
     """
     if gmem.operand is None:
         raise _refused("the reference in global memory is no operand of the kernel")
+    if not gmem.dims:
+        raise _refused(
+            "an array without dimensions: read it in global memory, for a block of a grid with memory_space=plgpu.GMEM"
+        )
     # The order of dimensions in shared memory, the slowest first.
     parts: list[tuple[int, int, int, int, Index]] = []
     for g in gmem.dropped:

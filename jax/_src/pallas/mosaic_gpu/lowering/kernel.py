@@ -74,6 +74,7 @@ class GpuKernel(KernelContext):
 
     Attributes:
       axes, sizes: the position along each axis of the mesh, and its size.
+      program: the position and the size of each dimension that `program_id` numbers.
       thread_axis: the axis of threads.
       architecture: the compute capability that is needed at least.
       layouts: the layouts of variables.
@@ -88,6 +89,7 @@ class GpuKernel(KernelContext):
         self.thread_axis: Any = None
         self.axes: dict[Any, Any] = {}
         self.sizes: dict[Any, int] = {}
+        self.program: list[tuple[Any, int]] = []
         self.architecture = (9, 0)
         self.layouts: Any = None
         self.used: set[Any] = set()
