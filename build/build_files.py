@@ -6,8 +6,8 @@
 
 The BUILD files of `jax/` are generated completely. In `tests/BUILD.bazel` and the others in
 `HANDWRITTEN`, whose targets are written by hand, only the lists `deps` are checked and corrected;
-entries marked `# keep` are kept. Tests depend on what they load of `jax` (late_names.py), other
-programs on all of it. The layers are those for import-linter in pyproject.toml. A
+entries marked `# keep` are kept. Tests, benchmarks and examples depend on what they load of `jax`
+(late_names.py), other programs on all of it. The layers are those for import-linter in pyproject.toml. A
 dependency on a higher layer is an error, which `--write` does not correct.
 """
 
@@ -44,6 +44,8 @@ HANDWRITTEN = (
     "jax_plugins/rocm",
     "jax_plugins/tpu",
 )
+# Those whose targets depend on what of `jax` they load; the others depend on all of it.
+BY_NEEDS = ("tests", "benchmarks", "examples")
 # Tests of the checkout as a whole, which have no Bazel target.
 OF_THE_CHECKOUT = (
     "bazel",
@@ -221,7 +223,7 @@ def _build_files(root: Path, facts: SourceFacts) -> dict[Path, str]:
     for folder in HANDWRITTEN:
         path = root / folder / "BUILD.bazel"
         if path.exists():
-            needs = None if folder != "tests" else _Needs(modules, owner, depends, facts)
+            needs = _Needs(modules, owner, depends, facts) if folder in BY_NEEDS else None
             out[path] = with_dependencies(root, path, owner, facts, needs)
     return out
 
