@@ -388,7 +388,8 @@ def lowered(fun, *args):
 def test_lowered(name):
     use, operation = OPERATIONS[name]
     text = re.sub(r"%\w+(#\d+)?", "%", lowered(on_vectors(use), like(64))[1])
-    assert operation in text
+    # Later versions of the dialect name the type that is compared.
+    assert operation in text.replace("<maxui>", "<max>")
 
 
 def test_lowered_kernels():

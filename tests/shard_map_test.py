@@ -397,6 +397,22 @@ def test_all_gather_at_top_level():
         gather(X, P())
 
 
+def test_programs_that_take_partial_sums():
+    mesh = jax.make_mesh((4, 2), ("x", "y"), (AxisType.Explicit,) * 2)
+    with jax.set_mesh(mesh):
+        a, b = jax.device_put(X, P("x", "y")), jax.device_put(X[:4], P("y"))
+        product = jax.jit(lambda a, b: jnp.dot(a, b, out_sharding=P("x", unreduced={"y"})))
+        parts = product(a, b)
+        for add, out in (
+            (lambda v: lax.psum(v, "y"), P("x")),
+            (lambda v: lax.psum_scatter(v, "y", tiled=True), P(("x", "y"))),
+        ):
+            f = jax.jit(jax.shard_map(add, in_specs=P("x", unreduced={"y"}), out_specs=out))
+            assert "sdy.sharding_constraint %arg0" in f.lower(parts).as_text()
+            np.testing.assert_allclose(f(parts), X @ X[:4], rtol=1e-6)
+            np.testing.assert_allclose(f(product(a, 2 * b)), 2 * X @ X[:4], rtol=1e-6)
+
+
 def test_callbacks_over_some_axes_are_called_once_along_the_others(mesh):
     seen = []
     f = jax.shard_map(

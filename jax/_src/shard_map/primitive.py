@@ -196,11 +196,16 @@ def _lowering(
         in_shardings = out_shardings = _sdy_shardings(
             ctx, mesh, newly_manual_axes, [PartitionSpec()], [aval]
         )
+    # Later compilers take a partial sum, which the body adds up, of an operation only, not of the program's arguments.
+    operands = [
+        mlir.wrap_with_sharding_op(ctx, x, None, s) if s.unreduced_axes else x
+        for x, s in zip(operands, in_shardings.shardings)
+    ]
     op = sdy.ManualComputationOp(
         [*results, *[x.type for x in extra]],
         [*operands, *extra],
-        in_shardings,
-        out_shardings,
+        mlir.get_sharding_attr(module_ctx, in_shardings),
+        mlir.get_sharding_attr(module_ctx, out_shardings),
         sdy.ManualAxesAttr.get(
             [ir.StringAttr.get(str(n)) for n in mesh.axis_names if n in newly_manual_axes]
         ),
@@ -247,7 +252,7 @@ def _lower_body(ctx: Any, sub_ctx: Any, jaxpr: Jaxpr, args: Sequence[Any]) -> Se
 def _sdy_shardings(
     ctx: Any, mesh: Any, manual_axes: frozenset[Any], specs: Any, avals: Sequence[Any],
     num_dims: int = 0,
-) -> Any:  # fmt: skip
+) -> SdyArrayList:  # fmt: skip
     """Shardy's form of the specs, after those of dimension variables and tokens.
 
     Args:
@@ -269,7 +274,7 @@ def _sdy_shardings(
             dims = tuple([d.replace(is_open=True) for d in sharding.dim_shardings])
             sharding = sharding.replace(dim_shardings=dims)
         shardings.append(sharding)
-    return mlir.get_sharding_attr(ctx.module_context, SdyArrayList(tuple(shardings)))
+    return SdyArrayList(tuple(shardings))
 
 
 mlir.register_lowering(shard_map_p, _lowering)

@@ -60,6 +60,10 @@ def _iota(ctx: RuleContext, *_: Any, dimension: int, **__: Any) -> Any:
 # Scans
 
 
+# Newer versions of the dialect tell apart maxima of floats, and of integers with a sign and without.
+_KINDS_HAVE_TYPES = hasattr(tpu.ReductionKind, "kMaxUI")
+
+
 def _scan(kernel: TpuKernel, kind: str, x: Any, aval: Any, mask: Any = None) -> Any:
     """Return cumulative sums, maxima or minima of a vector of 32 bits."""
     if len(aval.shape) != 1 or dtypes.itemsize_bits(aval.dtype) != 32:
@@ -74,6 +78,8 @@ def _scan(kernel: TpuKernel, kind: str, x: Any, aval: Any, mask: Any = None) -> 
     x = arith.xori(x, sign) if flip else x
     # Newer versions of the dialect scan along any dimension.
     dimension = {"dimension": 0} if hasattr(tpu.ScanOp, "dimension") else {}
+    if kind != "sum" and _KINDS_HAVE_TYPES:
+        kind += "f" if is_float(aval.dtype) else "ui"
     out = tpu.scan(x.type, x, _reduction_kind(kind), mask=mask, **dimension)
     return arith.xori(out, sign) if flip else out
 
