@@ -26,10 +26,11 @@ QUICKLY = os.environ.setdefault("JAX_DISABLE_MOST_OPTIMIZATIONS", "1") == "1"
 os.environ.setdefault("JAX_CPU_FUSION_EMITTERS", "0" if QUICKLY else "1")
 # The jaxlib of the oracle, whose results, counts of operations and errors are stored.
 JAXLIB_OF_RESULTS = "0.10.2"
-# Later jaxlibs may lack the following flag, and would end the process; with Bazel, tests of the build have no jaxlib.
-if JAXLIB_OF_RESULTS in {
+HAS_JAXLIB_OF_RESULTS = JAXLIB_OF_RESULTS in {
     found.version for found in importlib.metadata.distributions(name="jaxlib")
-}:
+}
+# Later jaxlibs may lack the following flag, and would end the process; with Bazel, tests of the build have no jaxlib.
+if HAS_JAXLIB_OF_RESULTS:
     # XLA splits programs among threads to compile them, which for small ones, with a test process per core, is a loss.
     # Given flags go last, and so count.
     os.environ["XLA_FLAGS"] = " ".join(
@@ -103,7 +104,7 @@ COMPILED_FOR = {"tpu": r"tpu|v\d[ep]", "cuda": "cuda|h100|b200"}
 
 def _compilers_here() -> set[str]:
     """The compilers for absent devices that there are, with the jaxlib of the stored results."""
-    if importlib.metadata.version("jaxlib") != JAXLIB_OF_RESULTS:
+    if not HAS_JAXLIB_OF_RESULTS:
         return set()
     return {name for name, package in COMPILERS.items() if _is_installed(package)}
 
@@ -175,6 +176,12 @@ def pytest_collection_finish(session):
 @pytest.fixture
 def checkout() -> Path:
     return ROOT
+
+
+@pytest.fixture(scope="session")
+def jaxlib_of_results() -> bool:
+    """Whether the jaxlib is that of the stored results."""
+    return HAS_JAXLIB_OF_RESULTS
 
 
 @pytest.fixture

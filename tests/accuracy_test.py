@@ -85,11 +85,13 @@ def test_published_errors_are_those_of_this_code(dtype, reference):
         key = f"{name}:{dtype}"
         error = accuracy.smallest_errors(accuracy.evaluate(key, reference), reference, key).max()
         expected, _ = rows[key]
-        # Other processors' vectors round differently.
-        assert error < 1.3 * expected + 0.2, (key, error, expected)
-        # Later jaxlibs round some functions better than the one that was measured.
         if importlib.metadata.version("jaxlib") == MEASURED_JAXLIB:
+            # Other processors' vectors round differently.
+            assert error < 1.3 * expected + 0.2, (key, error, expected)
             assert expected < 1.3 * error + 0.2, (key, error, expected)
+        else:
+            # XLA's functions that these are made of are rounded otherwise, mostly better, by later jaxlibs.
+            assert error < 1.5 * expected + 0.2, (key, error, expected)
 
 
 def test_cosine_is_finite_where_the_hyperbolic_one_is_not():

@@ -187,7 +187,7 @@ def test_options_of_products_in_loops(profile):
 
 
 @pytest.mark.parametrize("x64", [False, True])
-def test_loops_compiled_to_one_function_give_the_same(profile, x64):
+def test_loops_compiled_to_one_function_give_the_same(profile, x64, jaxlib_of_results):
     def loss(*args):
         return sum(jnp.sum(leaf**2) for leaf in jax.tree.leaves(rotate(*args)))
 
@@ -207,7 +207,8 @@ def test_loops_compiled_to_one_function_give_the_same(profile, x64):
             compiled = jax.jit(all_of_it).lower(*args).compile()
             small.append(compiled.as_text().count("xla_cpu_small_call"))
             results.append(compiled(*args))
-    assert small[0] < small[1]
+    # Later XLAs make a function of each of these loops without the option too.
+    assert small[0] < small[1] if jaxlib_of_results else 0 < small[0] == small[1]
     tolerance = 1e-14 if x64 else 1e-5
     for a, b in zip(*map(jax.tree.leaves, results), strict=True):
         np.testing.assert_allclose(a, b, rtol=tolerance, atol=tolerance)

@@ -28,7 +28,7 @@ def test_examples(page, monkeypatch):
     output = []
     mesh = config.device_context.value, config.abstract_mesh_context_manager.value
     try:
-        doctest.DocTestRunner(optionflags=flags).run(examples, out=output.append)
+        doctest.DocTestRunner(verbose=False, optionflags=flags).run(examples, out=output.append)
     finally:
         config.device_context.set_local(mesh[0])
         config.abstract_mesh_context_manager.set_local(mesh[1])

@@ -11,7 +11,17 @@ import jax
 from jax import lax
 from jax.sharding import AbstractMesh, AxisType, NamedSharding, PartitionSpec as P
 
-reference, test_reference, test_numpy = case_tests(__file__)
+
+def _with_nan(theirs):
+    """Later jaxlibs keep NaN, without bits for the mantissa too, in compiled programs as in eager operations."""
+    (x,), weak = theirs["eager"]
+    batch = [np.stack([np.roll(x, i) for i in range(3)])], weak
+    return theirs | {"jit": theirs["eager"], "vmap0": batch, "vmap1": batch}
+
+
+reference, test_reference, test_numpy = case_tests(
+    __file__, later={"reduce_precision_1_0": _with_nan}
+)
 
 F32 = np.float32
 x23 = np.arange(6, dtype=F32).reshape(2, 3)

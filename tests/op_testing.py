@@ -1,7 +1,10 @@
 """Makes pytest tests of a table of cases (see op_cases.py)."""
 
 import contextlib
+from collections.abc import Callable, Mapping
 from pathlib import Path
+from types import MappingProxyType
+from typing import Any
 
 import comparison
 import numpy as np
@@ -9,12 +12,20 @@ import op_cases
 import oracle_results
 import pytest
 
+Results = dict[str, Any]
 
-def case_tests(path: str):
+
+def case_tests(
+    path: str,
+    later: Mapping[str, Callable[[Results], Results]] = MappingProxyType({}),
+    rounded_otherwise: bool = False,
+):
     """A test of each case against the reference build, and one against NumPy where there is a formula.
 
     Args:
       path: of the test module; its table is the file with `_cases` or `_scenarios` in place of `_test`.
+      later: by cases' names, what makes of the stored results those that later jaxlibs give.
+      rounded_otherwise: whether later jaxlibs round what has to be the same to the last bit with that of the results.
 
     Returns:
       A fixture, the test against the reference, and that against NumPy (None if no case has a formula).
@@ -28,11 +39,14 @@ def case_tests(path: str):
         return oracle_results.read(table)
 
     @pytest.mark.parametrize("name", list(cases))
-    def test_reference(name, reference, fusion_emitters):
-        case = cases[name]
+    def test_reference(name, reference, fusion_emitters, jaxlib_of_results):
+        case, theirs = cases[name], reference[name]
+        if not jaxlib_of_results and name in later:
+            theirs = later[name](theirs)
         with _expected_warnings(case):
             ours = op_cases.evaluate(case)
-        comparison.assert_same_results(case, ours, reference[name])
+        exact = jaxlib_of_results or not rounded_otherwise
+        comparison.assert_same_results(case, ours, theirs, exact)
 
     @pytest.mark.parametrize("name", [n for n, c in cases.items() if c.numpy])
     def test_numpy(name, fusion_emitters):

@@ -4,6 +4,7 @@ import functools
 import re
 from collections import Counter
 
+import comparison
 import numpy as np
 import pallas_tpu_lowering_scenarios as scenarios
 import pytest
@@ -20,7 +21,32 @@ from jax.experimental.pallas.ops.tpu.splash_attention import (
 )
 from jax.sharding import Mesh, PartitionSpec as P, SingleDeviceSharding
 
-reference, test_reference, _ = case_tests(__file__)
+# What the canonicalization of later jaxlibs changes of the counts of operations in the same modules: a boolean that was
+# made a number is not compared with 0 to be one again, and loops start where their counters do.
+LATER = {
+    "booleans": {"cmpi": -1},
+    "product": {"cmpi": -1, "extui": -1},
+    "scalars": {"cmpi": -1},
+    "is_finite": {"cmpi": -1},
+    "lt_int32": {"cmpi": -1},
+    "lt_uint32": {"cmpi": -1},
+    "eq_bool": {"cmpi": -1},
+    "convert_bool_bfloat16": {"extui": -1, "sitofp": -1, "truncf": -1, "uitofp": 1},
+    "convert_bfloat16_bool": {"cmpi": -1},
+    "cond": {"cmpi": -1, "extui": -1},
+    "fori_loop": {"addi": -1},
+    "loop_over_references": {"addi": -2, "index_cast": -1, "muli": -2},
+}
+
+
+def _later(changes):
+    places = {(0, "operations", f"arith.{name}"): change for name, change in changes.items()}
+    return functools.partial(comparison.changed_counts, changes=places)
+
+
+reference, test_reference, _ = case_tests(
+    __file__, later={name: _later(changes) for name, changes in LATER.items()}
+)
 
 
 def like(*shape, dtype=jnp.float32):

@@ -2,6 +2,7 @@
 
 import functools
 
+import comparison
 import numpy as np
 import pallas_triton_scenarios as s
 import pytest
@@ -13,7 +14,17 @@ from jax import lax
 from jax.experimental import pallas as pl
 from jax.experimental.pallas import triton as plgpu
 
-reference, test_reference, _ = case_tests(__file__)
+# The canonicalization of later jaxlibs knows that a number shifted right by itself is 0.
+SHIFTS = {
+    (f"{name} {dtype}", operation): -1
+    for name, shift in (("right", "arith.shrui"), ("arithmetic", "arith.shrsi"))
+    for dtype in ("int16", "int32", "uint8")
+    for operation in (shift, "tt.load")
+}
+reference, test_reference, _ = case_tests(
+    __file__,
+    later={"functions_of_integers": functools.partial(comparison.changed_counts, changes=SHIFTS)},
+)
 
 
 def interpreted(kernel, out, *args):

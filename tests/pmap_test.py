@@ -15,7 +15,15 @@ from jax import lax, pmap
 from jax._src import config, xla_bridge as xb
 from jax.sharding import AxisType, Mesh, NamedSharding, PartitionSpec as P
 
-reference, test_reference, _ = case_tests(__file__)
+# Later jaxlibs divide shards without elements, on which that of the results raises an error.
+EMPTY = (
+    "float32[2,0,3] committed Mesh('_internal_pmap_axis_name': 2, axis_types=(Auto,)) "
+    "['_internal_pmap_axis_name'] device [0, 1] [[], []]"
+)
+reference, test_reference, _ = case_tests(
+    __file__,
+    later={"types_empty_shards": lambda _: {"call": ([EMPTY], [False], "PyTreeDef(*)")}},
+)
 
 if not xb.backends_are_initialized():
     config.update("jax_num_cpu_devices", 8)

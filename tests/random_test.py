@@ -6,7 +6,7 @@ from op_testing import case_tests
 import jax
 import jax.numpy as jnp
 
-reference, test_reference, test_numpy = case_tests(__file__)
+reference, test_reference, test_numpy = case_tests(__file__, rounded_otherwise=True)
 
 
 def test_choice_of_none_keeps_the_other_dimensions():
