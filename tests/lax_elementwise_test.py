@@ -320,3 +320,10 @@ def test_stop_gradient_of_integers_is_in_the_jaxpr():
     np.testing.assert_array_equal(
         jax.jit(jax.vmap(lax.stop_gradient))(jax.numpy.arange(3)), [0, 1, 2]
     )
+
+
+def test_conjugates_of_primitives_without_the_type():
+    x = np.array([1, -2], F32)
+    for params in ({}, {"input_dtype": F32}):
+        y = jax.jit(lambda x, params=params: lax.conj_p.bind(x, **params))(x)
+        np.testing.assert_array_equal(y, np.array([1, -2], np.complex64))
