@@ -49,7 +49,7 @@ usage: python3 build/build.py COMMAND [ARGS]
   oracle               make the environment with PyPI's jax, and print its Python
   oracle --update [TABLES]  store what PyPI's jax answers to tests/*_cases.py that have changed
   oracle --aot ...     the same with the compilers for TPUs and GPUs, for tests/aot_*_scenarios.py
-  oracle --libraries ...    the same with published libraries, for tests/libraries/*_scenarios.py
+  oracle --libraries ...    the same with published libraries, for tests/libraries/ and harnesses_scenarios.py
   build --wheels=...   build wheels with Bazel (build --help)
   bazel ARGS           run Bazel: bazel test //tests:cpu_tests; --bazel_path=, --python_version= first
   affected [ARGS]      run the tests that a change can affect, by Bazel's graph (affected --help)

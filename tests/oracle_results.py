@@ -27,6 +27,8 @@ import op_cases
 HERE = Path(__file__).absolute().parent
 LIBRARIES = HERE / "libraries"
 FORMAT = b"oracle results 1"
+# Tables that need packages which are installed with published libraries: absl.
+WITH_LIBRARIES = ("harnesses_scenarios.py",)
 FLOAT0 = np.dtype([("float0", np.void, 0)])
 
 
@@ -43,7 +45,7 @@ def tables() -> list[Path]:
 
 def option_of(table: Path) -> str | None:
     """The option of build.py that provides packages which the table needs besides."""
-    if table.parent == LIBRARIES:
+    if table.parent == LIBRARIES or table.name in WITH_LIBRARIES:
         return "--libraries"
     return "--aot" if table.name.startswith("aot_") else None
 
