@@ -49,11 +49,11 @@ class CliDebugger(cmd.Cmd):
     def do_help(self, arg: str) -> None:
         """h(elp) [command]
         Lists the commands, or says what one does."""
-        text = getattr(getattr(self, f"do_{arg}", None), "__doc__", None) if arg else None
-        if text is None:
+        command = getattr(self, f"do_{arg}", None) if arg else None
+        if command is None:
             super().do_help(arg)
         else:
-            usage, *rest = text.splitlines()
+            usage, *rest = command.__doc__.splitlines()
             self._print("\n".join([usage, *(f"    {line.strip()}" for line in rest)]))
 
     # Printing values
