@@ -1,8 +1,9 @@
 """Runs the modules that kernels for GPUs (Mosaic GPU) become, on the CPU: all lanes of a warpgroup at once.
 
 A value of MLIR is an array over lanes. It knows what the modules have: arithmetic, control flow, memory,
-copies of tensors and products of `wgmma`, all of which are complete when they have been started. Blocks
-run one after the other, and have one warpgroup.
+copies of tensors and products of `wgmma`, all of which are complete when they have been started. Clusters
+run one after the other; their blocks, of one warpgroup each, do so in step. A wait for a barrier whose phase
+is not complete then is an error.
 """
 
 import operator
@@ -17,6 +18,7 @@ from jax._src.pallas.mosaic_gpu.lowering.launch import new_context
 
 LANES = 128
 _LOCAL = 2**50  # addresses of memory that each lane has for itself
+_MOST_SPINS = 1000
 
 
 def module_of(lowered):
@@ -43,9 +45,9 @@ def module_of(lowered):
     return module
 
 
-def run(lowered, *arrays, outputs):
-    """The arrays that the kernel of a lowered function makes of others."""
-    return Machine(module_of(lowered)).run(arrays, outputs)
+def run(lowered, *arrays, outputs, counters=0):
+    """The arrays that the kernel of a lowered function, with some semaphores, makes of others."""
+    return Machine(module_of(lowered), counters).run(arrays, outputs)
 
 
 _DTYPES = {
@@ -109,20 +111,23 @@ _COMPARE_FLOATS = {
     13: operator.ne,
 }
 _IGNORED = {
-    "gpu.barrier", "nvvm.barrier", "nvvm.barrier0", "nvvm.fence.mbarrier.init", "nvvm.fence.proxy", "nvvm.mbarrier.init",
-    "nvvm.mbarrier.inval", "nvvm.mbarrier.try_wait.parity", "nvvm.cp.async.bulk.commit.group",
+    "gpu.barrier", "nvvm.barrier", "nvvm.barrier0", "nvvm.fence.mbarrier.init", "nvvm.fence.proxy",
+    "nvvm.cluster.arrive", "nvvm.cluster.wait", "nvvm.cp.async.bulk.commit.group",
     "nvvm.cp.async.bulk.wait_group", "nvvm.wgmma.fence.aligned", "nvvm.wgmma.commit.group.sync.aligned",
     "nvvm.wgmma.wait.group.sync.aligned", "gpu.terminator", "func.return", "nvvm.setmaxregister",
 }  # fmt: skip
 
 
 class Machine:
-    def __init__(self, module):
+    def __init__(self, module, counters=0):
         self.module = module
+        self.counters = counters
         self.memory = np.zeros(2**16, np.uint8)
         self.free = 4096
-        self.shared = None
-        self.local = np.zeros((LANES, 2**12), np.uint8)
+        self.shared = None  # of all blocks of the cluster, one after the other
+        self.block_size = 0
+        self.barriers = {}
+        self.local = None
         self.local_used = 0
         self.descriptors = {}
         self.values = {}
@@ -135,6 +140,9 @@ class Machine:
         ]
         for a, at in zip(arrays, addresses):
             self.memory[at : at + a.nbytes] = np.ascontiguousarray(a).view(np.uint8).reshape(-1)
+        if self.counters:  # between arguments and results, and again at the end
+            counters = self._allocate(4 * self.counters)
+            addresses = [*addresses[: len(arrays)], counters, *addresses[len(arrays) :], counters]
         buffers = self._allocate(8 * len(addresses))
         self.memory[buffers : buffers + 8 * len(addresses)] = np.array(addresses, np.int64).view(
             np.uint8
@@ -152,7 +160,7 @@ class Machine:
         with np.errstate(all="ignore"):
             self.block(block)
         out = []
-        for like, at in zip(outputs, addresses[len(arrays) :]):
+        for like, at in zip(outputs, addresses[len(arrays) + bool(self.counters) :]):
             size = int(np.prod(like.shape)) * np.dtype(like.dtype).itemsize
             out.append(self.memory[at : at + size].copy().view(like.dtype).reshape(like.shape))
         return out
@@ -236,7 +244,7 @@ class Machine:
     def scf_while(self, op, *carry):
         before, after = op.regions[0].blocks[0], op.regions[1].blocks[0]
         carry, mask = list(carry), self.mask
-        while True:
+        for _ in range(_MOST_SPINS):
             self._give(before, carry)
             go_on, *values = self._masked(mask, before)
             mask = mask & go_on
@@ -245,17 +253,25 @@ class Machine:
             self._give(after, values)
             new = self._masked(mask, after)
             carry = [self._where(mask, x, y) for x, y in zip(new, values)]
+        raise AssertionError("a loop that does not end")
 
     def gpu_launch(self, op, token, x, y, z, tx, ty, tz, *rest):
         assert int(tx[0]) == LANES, "kernels of one warpgroup"
-        size = int(rest[-1][0])
+        cluster = int(rest[0][0]) if len(rest) > 1 else 1
+        self.block_size = (int(rest[-1][0]) + 2047) // 1024 * 1024
         host = self.lanes, self.mask, dict(self.values)
-        self.lanes, self.mask = LANES, np.ones(LANES, bool)
+        self.lanes = LANES * cluster
+        self.mask = np.ones(self.lanes, bool)
+        self.lane = np.arange(LANES * cluster) % LANES
+        self.in_cluster = np.arange(LANES * cluster) // LANES
+        self.local = np.zeros((self.lanes, 2**12), np.uint8)
         for k, v in host[2].items():
             if isinstance(v, np.ndarray):
-                self.values[k] = np.repeat(v, LANES, 0)
-        for self.block_id in range(int(x[0])):
-            self.shared = np.full(size + 1024, 0xFF, np.uint8)
+                self.values[k] = np.repeat(v, self.lanes, 0)
+        for first in range(0, int(x[0]), cluster):
+            self.block_id = first + self.in_cluster
+            self.shared = np.full(self.block_size * cluster, 0xFF, np.uint8)
+            self.barriers = {}
             self.local_used = 0
             self.block(op.regions[0].blocks[0])
         self.lanes, self.mask, self.values = host
@@ -264,19 +280,19 @@ class Machine:
     # Positions
 
     def gpu_thread_id(self, op):
-        return np.arange(LANES)
+        return self.lane
 
     def gpu_block_id(self, op):
-        return np.full(LANES, self.block_id)
+        return self.block_id
 
     def nvvm_shfl_sync(self, op, mask, x, offset, clamp):
-        lane = np.arange(LANES)
+        lane = np.arange(self.lanes)
         kind = re.search(r"shfl_kind (\w+)", str(op.attributes["kind"]))[1]
         source = lane ^ offset if kind == "bfly" else lane // 32 * 32 + offset
         return x[source]
 
     def nvvm_elect_sync(self, op):
-        return np.arange(LANES) % 32 == 0
+        return self.lane % 32 == 0
 
     # Values
 
@@ -346,7 +362,7 @@ class Machine:
         return np.zeros(self.lanes, np.int64)
 
     def gpu_dynamic_shared_memory(self, op):
-        return np.zeros(self.lanes, np.int64)
+        return self.in_cluster * self.block_size
 
     def memref_extract_aligned_pointer_as_index(self, op, x):
         return x
@@ -372,7 +388,7 @@ class Machine:
             return np.array([self._allocate(size)])
         at = self.local_used
         self.local_used += size
-        return np.full(LANES, _LOCAL + at)
+        return np.full(self.lanes, _LOCAL + at)
 
     def _bytes(self, op, pointer, kind):
         """Rows of bytes: the memory, the row of each lane in it, and the places in the row."""
@@ -385,7 +401,7 @@ class Machine:
         if "<3>" in pointer_kind:
             return self.shared[None], 0, at
         if pointer[0] >= _LOCAL:
-            return self.local, np.arange(LANES)[:, None], at - _LOCAL
+            return self.local, np.arange(self.lanes)[:, None], at - _LOCAL
         return self.memory[None], 0, at
 
     def llvm_load(self, op, pointer):
@@ -421,7 +437,7 @@ class Machine:
         function = names[ir.IntegerAttr(op.attributes["bin_op"]).value]
         dtype = _dtype(kind)
         memory = self.shared if "<3>" in str(op.operands[0].type) else self.memory
-        out = np.zeros(LANES, dtype)
+        out = np.zeros(self.lanes, dtype)
         for lane in np.flatnonzero(self.mask):
             part = memory[pointer[lane] : pointer[lane] + dtype.itemsize].view(dtype)
             out[lane] = part[0]
@@ -436,10 +452,37 @@ class Machine:
             int(base[0]), int(code[0]), array(sizes), array(strides), int(swizzle[0]), array(box),
         )  # fmt: skip
 
-    def nvvm_mbarrier_arrive(self, op, *_):
-        return np.zeros(LANES, np.int64)
+    # Barriers: how many arrive in a phase, how many are missing, how many bytes are, and the number of the phase
+
+    def nvvm_mbarrier_init(self, op, pointer, count):
+        for lane in np.flatnonzero(self.mask):
+            self.barriers[int(pointer[lane])] = [int(count[lane])] * 2 + [0, 0]
+
+    def nvvm_mbarrier_inval(self, op, pointer):
+        for lane in np.flatnonzero(self.mask):
+            del self.barriers[int(pointer[lane])]
+
+    def nvvm_mbarrier_arrive(self, op, pointer, size=None):
+        for lane in np.flatnonzero(self.mask):
+            at = int(pointer[lane])
+            self.barriers[at][2] += 0 if size is None else int(size[lane])
+            self._arrived(at, 1)
+        return np.zeros(self.lanes, np.int64)
 
     nvvm_mbarrier_arrive_expect_tx = nvvm_mbarrier_arrive
+
+    def _arrived(self, at, arrivals, size=0):
+        barrier = self.barriers[at]
+        assert barrier[1] >= arrivals, "more arrivals than the barrier has"
+        barrier[1] -= arrivals
+        barrier[2] -= size
+        if not barrier[1] and not barrier[2]:
+            barrier[1], barrier[3] = barrier[0], barrier[3] + 1
+
+    def nvvm_mbarrier_try_wait_parity(self, op, pointer, parity, ticks):
+        for lane in np.flatnonzero(self.mask):
+            phase = self.barriers[int(pointer[lane])][3]
+            assert phase % 2 != parity[lane], "a wait for arrivals that do not come"
 
     def _box(self, descriptor, smem, start):
         """Addresses of the elements of a box in global and shared memory, and which are in the array."""
@@ -459,14 +502,23 @@ class Machine:
         n, extra = len(self.descriptors[int(descriptor[0])][2]), rest
         sizes = list(ir.DenseI32ArrayAttr(op.attributes["operandSegmentSizes"]))
         assert sizes[2] == n and sizes[-1] == 1
-        coordinates, chosen = extra[:n], extra[-1] & self.mask
-        (lane,) = np.flatnonzero(chosen)
-        start = self._coordinates(coordinates, lane)
-        gmem, place, inside, size = self._box(
-            self.descriptors[int(descriptor[0])], int(smem[lane]), start
-        )
-        for b in range(size):
-            self.shared[place + b] = np.where(inside, self.memory[np.where(inside, gmem, 0) + b], 0)
+        coordinates, barrier, chosen = extra[:n], extra[n], extra[-1] & self.mask
+        lanes = np.flatnonzero(chosen)
+        assert len(set(self.in_cluster[lanes])) == len(lanes), "one lane of each block"
+        for lane in lanes:
+            start = self._coordinates(coordinates, lane)
+            own = self.in_cluster[lane]
+            to = 1 << int(own) if sizes[-3] == 0 else int(extra[-2][lane])
+            assert to < 1 << self.lanes // LANES
+            for block in [b for b in range(16) if to >> b & 1]:
+                away = int(block - own) * self.block_size
+                gmem, place, inside, size = self._box(
+                    self.descriptors[int(descriptor[0])], int(smem[lane]) + away, start
+                )
+                for b in range(size):
+                    data = self.memory[np.where(inside, gmem, 0) + b]
+                    self.shared[place + b] = np.where(inside, data, 0)
+                self._arrived(int(barrier[lane]) + away, 0, size * len(place))
 
     def nvvm_cp_async_bulk_tensor_global_shared_cta(self, op, descriptor, smem, *rest):
         n = len(self.descriptors[int(descriptor[0])][2])
@@ -484,8 +536,43 @@ class Machine:
     def llvm_inline_asm(self, op, *args):
         code = ir.StringAttr(op.attributes["asm_string"]).value
         if "wgmma" in code:
-            return self._wgmma(code, args)
+            parts = []
+            for lanes in np.arange(self.lanes).reshape(-1, LANES):
+                parts.append(self._wgmma(code, [a[lanes] for a in args]))
+            return [np.concatenate(p) for p in zip(*parts)]
+        if "mapa" in code:
+            return self._arrive_at_block(*args)
+        if match := re.match(r"(red|ld|atom)\.", code):
+            return getattr(self, f"_{match[1]}")(*args)
         return list(args) if code == "" else []
+
+    def _arrive_at_block(self, chosen, pointer, block):
+        for lane in np.flatnonzero(chosen & self.mask):
+            away = int(block[lane] - self.in_cluster[lane]) * self.block_size
+            self._arrived(int(pointer[lane]) + away, 1)
+        return []
+
+    def _word(self, pointer, lane):
+        return self.memory[pointer[lane] : pointer[lane] + 4].view(np.int32)
+
+    def _red(self, pointer, value):
+        for lane in np.flatnonzero(self.mask):
+            self._word(pointer, lane)[:] += value[lane]
+        return []
+
+    def _ld(self, pointer):
+        out = np.zeros(self.lanes, np.int32)
+        for lane in np.flatnonzero(self.mask):
+            out[lane] = self._word(pointer, lane)[0]
+        return out
+
+    def _atom(self, pointer, expected, new):
+        out = self._ld(pointer)
+        for lane in np.flatnonzero(self.mask):
+            word = self._word(pointer, lane)
+            if word[0] == expected[lane]:
+                word[:] = new[lane]
+        return out
 
     def llvm_extractvalue(self, op, values):
         (i,) = ir.DenseI64ArrayAttr(op.attributes["position"])

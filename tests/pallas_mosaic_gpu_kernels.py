@@ -38,6 +38,7 @@ class Kernel:
     expected: Callable
     options: dict = dataclasses.field(default_factory=dict)
     tolerance: float = 1e-5
+    counters: int = 0  # the semaphores of all blocks
 
     def __post_init__(self):
         self.call = plgpu.kernel(self.body, out_type=self.out, **self.options)
@@ -490,6 +491,106 @@ KERNELS |= {
 }  # fmt: skip
 
 
+# Clusters and semaphores
+
+
+def multicast(x_ref, o_ref, buffer, loaded, free):
+    """Blocks of a cluster copy parts of what all along an axis get, and wait until all have used it."""
+    i, j = lax.axis_index("a"), lax.axis_index("b")
+    for step in range(3):
+        plgpu.copy_gmem_to_smem(x_ref.at[step, j], buffer, loaded, collective_axes="a")
+        plgpu.barrier_wait(loaded)
+        o_ref[step, i, j] = buffer[...] + i.astype(buffer.dtype)
+        plgpu.barrier_arrive(free)
+        plgpu.barrier_wait(free)
+
+
+def multicast_to_all(x_ref, o_ref, buffer, loaded, both):
+    axes = ("b", "a")
+    i, j = lax.axis_index("a"), lax.axis_index("b")
+    plgpu.copy_gmem_to_smem(x_ref, buffer, loaded, collective_axes=axes)
+    plgpu.barrier_wait(loaded)
+    o_ref[i, j] = buffer[...]
+    plgpu.barrier_arrive(both.at[1])
+
+    @pl.when((i == 0) & (j == 0))
+    def _():
+        plgpu.barrier_wait(both.at[1])
+
+
+CLUSTER = dict(cluster=(2, 2), cluster_names=("a", "b"))
+
+
+def _multicast(x):
+    return x[:, None] + np.arange(2, dtype=x.dtype)[:, None, None, None]
+
+
+def counts(x_ref, o_ref, own, more):
+    every = pl.get_global(plgpu.SemaphoreType.REGULAR(2))
+    i = lax.axis_index("row")
+    pl.semaphore_wait(every.at[1], i, decrement=False)
+    pl.semaphore_signal(own, 3 + i)
+    plgpu.semaphore_wait(own, 2, memory_scope="gpu")
+    plgpu.semaphore_signal(more.at[1, 0], 4, memory_scope="gpu")
+    pl.semaphore_wait(more.at[1, 0], 2)
+    plgpu.semaphore_signal(every.at[1])
+    read = [
+        pl.semaphore_read(s) for s in (own, every.at[1], every.at[0], more.at[1, 0], more.at[0, 1])
+    ]
+    digits = 0
+    for n in read:
+        digits = digits * 10 + n
+    o_ref[i] = x_ref[i] + digits
+
+
+def counted_steps(x_ref, o_ref, sem):
+    pl.semaphore_signal(sem)
+    o_ref[...] = x_ref[...] + pl.semaphore_read(sem)
+
+
+def _counts(x):
+    i = np.arange(3, dtype=np.int32)
+    return x + (((1 + i) * 10 + i + 1) * 1000 + 20)[:, None]
+
+
+SEMAPHORE = plgpu.SemaphoreType.REGULAR
+KERNELS |= {
+    "multicast": Kernel(
+        multicast, [like(3, 2, 16, 32)], like(3, 2, 2, 16, 32), _multicast,
+        CLUSTER | dict(
+            scratch_types=[
+                SMEM((16, 32), f32), plgpu.Barrier(), plgpu.ClusterBarrier(collective_axes=("a", "b")),
+            ]
+        ),
+    ),
+    "multicast_to_all": Kernel(
+        multicast_to_all, [like(32, 64, dtype=f16)], like(2, 2, 32, 64, dtype=f16),
+        lambda x: np.broadcast_to(x, (2, 2, 32, 64)),
+        CLUSTER | dict(
+            scratch_types=[
+                SMEM((32, 64), f16, transforms=SWIZZLED), plgpu.Barrier(),
+                plgpu.ClusterBarrier(collective_axes=(("a", "b"),), num_barriers=2, leader_tracked=True),
+            ]
+        ),
+    ),
+    "counts": Kernel(
+        counts, [like(3, 128, dtype=i32)], like(3, 128, dtype=i32), _counts,
+        dict(grid=(3,), grid_names=("row",), scratch_types=[SEMAPHORE, SEMAPHORE((2, 2))]),
+        counters=2 + 3 * 5,
+    ),
+    "grid_counts": GridKernel(
+        counted_steps, [like(2, 3, 128, dtype=i32)], like(2, 3, 128, dtype=i32),
+        lambda x: x + np.arange(1, 4, dtype=np.int32)[:, None],
+        dict(
+            grid=(2, 3), scratch_shapes=[SEMAPHORE], compiler_params=in_order("parallel", "sequential"),
+            in_specs=[plgpu.BlockSpec((None, None, 128), lambda i, j: (i, j, 0))],
+            out_specs=plgpu.BlockSpec((None, None, 128), lambda i, j: (i, j, 0)),
+        ),
+        counters=2,
+    ),
+}  # fmt: skip
+
+
 # Several warpgroups
 
 
@@ -521,4 +622,37 @@ def specialized(a_ref, b_ref, o_ref):
 SPECIALIZED = Kernel(
     specialized, [like(64, 256, dtype=f16), like(256, 64, dtype=f16)], like(64, 64), _product,
     dict(num_threads=2, thread_name="wg"),
+)  # fmt: skip
+
+
+def specialized_in_cluster(a_ref, b_ref, o_ref):
+    """Each block of a cluster has its rows of the product, and all get the blocks of the right matrix."""
+    row = lax.axis_index("m")
+    part = o_ref.at[pl.ds(row * 64, 64)]
+
+    def compute(pipeline):
+        part[...] = pipeline(plgpu.layout_cast(jnp.zeros((64, 64), f32), plgpu.Layout.WGMMA))
+
+    def step(indices, a, b, total):
+        return pl.run_state(lambda acc: plgpu.wgmma(acc, a, b))(plgpu.ACC.init(total))
+
+    plgpu.emit_pipeline_warp_specialized(
+        step,
+        grid=(4,),
+        memory_registers=40,
+        num_compute_wgs=1,
+        wg_axis="wg",
+        compute_context=compute,
+        in_specs=[
+            plgpu.BlockSpec((64, 64), lambda k: (row, k), transforms=SWIZZLED),
+            plgpu.BlockSpec(
+                (64, 64), lambda k: (k, 0), transforms=SWIZZLED, collective_axes=("m",)
+            ),
+        ],
+    )(a_ref, b_ref)
+
+
+IN_CLUSTER = Kernel(
+    specialized_in_cluster, [like(128, 256, dtype=f16), like(256, 64, dtype=f16)], like(128, 64), _product,
+    dict(cluster=(2,), cluster_names=("m",), num_threads=2, thread_name="wg"),
 )  # fmt: skip

@@ -1,5 +1,6 @@
 """What kernels for GPUs (Mosaic GPU) are lowered to: run by a machine of one warpgroup, and refused with reasons."""
 
+import functools
 import re
 
 import mosaic_gpu_machine
@@ -29,7 +30,9 @@ def test_computes(name):
     kernel = KERNELS[name]
     rng = np.random.default_rng(7)
     args = [argument(rng, a) for a in kernel.args]
-    (got,) = mosaic_gpu_machine.run(lowered(kernel.call, *kernel.args), *args, outputs=[kernel.out])
+    (got,) = mosaic_gpu_machine.run(
+        lowered(kernel.call, *kernel.args), *args, outputs=[kernel.out], counters=kernel.counters
+    )
     want = np.asarray(kernel.expected(*args))
     wide = got.dtype if got.dtype.kind == "b" else np.float64
     np.testing.assert_allclose(
@@ -127,7 +130,35 @@ def too_much(x_ref, o_ref, buffer):
     buffer[...] = jnp.zeros(buffer.shape, buffer.dtype)
 
 
+def copies_in_cluster(x_ref, o_ref, buffer, barrier, axes=("c",), **options):
+    plgpu.copy_gmem_to_smem(x_ref.at[:2], buffer, barrier, collective_axes=axes, **options)
+
+
+def with_cluster(size, rows=2, barrier=None):
+    types = [SMEM((rows, 8), f32), plgpu.Barrier() if barrier is None else barrier]
+    return dict(cluster=(size,), cluster_names=("c",), scratch_types=types)
+
+
+def signals_device(x_ref, o_ref, sem):
+    plgpu.semaphore_signal(sem, 1, device_id=1)
+
+
 REFUSED = {
+    "share": (copies_in_cluster, with_cluster(4), "in 4 shares for the blocks of a cluster"),
+    "cluster_axis": (
+        functools.partial(copies_in_cluster, axes=("d",)), with_cluster(2), r"\['d'\] are no axes of the cluster",
+    ),
+    "leader": (
+        functools.partial(copies_in_cluster, leader_tracked=plgpu.CopyPartition.REPLICATED),
+        with_cluster(2), "two blocks on Blackwell",
+    ),
+    "cluster_barrier": (
+        copies_in_cluster, with_cluster(2, barrier=plgpu.ClusterBarrier(collective_axes=("c",))),
+        "with a barrier of the cluster",
+    ),
+    "device": (
+        signals_device, dict(scratch_types=[plgpu.SemaphoreType.REGULAR]), "semaphores of other devices",
+    ),
     "primitive": (sorts, {}, r"cannot have sort of \(float32\[128,8\]\), at .*py.*:\d+.*in sorts"),
     "stride": (
         copies_columns, dict(scratch_types=[SMEM((128, 4), f32), plgpu.Barrier()]), "with strides",

@@ -7,6 +7,7 @@ import re
 
 import numpy as np
 import pytest
+from pallas_mosaic_gpu_kernels import IN_CLUSTER
 
 import jax
 import jax.numpy as jnp
@@ -618,6 +619,14 @@ def test_result_that_all_steps_of_a_pipeline_have_keeps_what_they_leave(speciali
         emit(step, **options), out_type=x[:2], interpret=INTERPRET, **threads
     )  # fmt: skip
     np.testing.assert_array_equal(kernel(x), x.reshape(5, 2, 4).sum(0))
+
+
+def test_pipeline_whose_copies_a_cluster_shares():
+    rng = np.random.default_rng(0)
+    a, b = [rng.normal(size=x.shape).astype(x.dtype) for x in IN_CLUSTER.args]
+    options = IN_CLUSTER.options | dict(out_type=IN_CLUSTER.out, interpret=INTERPRET)
+    out = plgpu.kernel(IN_CLUSTER.body, **options)(a, b)
+    np.testing.assert_allclose(out, IN_CLUSTER.expected(a, b), rtol=1e-3, atol=1e-3)
 
 
 FAILURES = [

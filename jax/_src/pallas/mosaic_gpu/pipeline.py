@@ -27,7 +27,7 @@ from jax._src.pallas.mosaic_gpu.copies import (
     copy_smem_to_gmem,
     wait_smem_to_gmem,
 )
-from jax._src.pallas.mosaic_gpu.core import Barrier, BlockSpec, MemorySpace
+from jax._src.pallas.mosaic_gpu.core import Barrier, BlockSpec, ClusterBarrier, MemorySpace
 from jax._src.pallas.mosaic_gpu.memory_operations import set_max_registers
 from jax._src.pallas.primitives import run_scoped
 from jax._src.state.types import TransformedRef, view_type
@@ -256,6 +256,11 @@ def emit_pipeline(
         n = len(_flat_specs(in_specs))
         ins, outs = _operands(in_specs, refs[:n], "in"), _results(out_specs, refs[n:], steps)
         copied_in = [o for o in ins if not o.in_gmem]
+        if any([o.axes for o in copied_in]):
+            raise NotImplementedError(
+                "emit_pipeline does not wait for other blocks, and has no blocks with collective_axes: use "
+                "plgpu.emit_pipeline_warp_specialized."
+            )
         copied_out = [o for o in outs if not o.in_gmem]
         changing = [o for o in copied_out if not o.stays]
         delay = max([o.delay for o in copied_in], default=0)
@@ -413,13 +418,18 @@ class _WarpSpecialized:
             in_buffers=[o.buffers(self.count) for o in copied_in],
             out_buffers=[o.buffers(self.count) for o in copied_out],
             full=[Barrier(num_barriers=self.count) for _ in copied_in],
-            consumed=[
-                Barrier(num_arrivals=self.computing, num_barriers=self.count) for _ in copied_in
-            ],
+            consumed=[self._consumed(o) for o in copied_in],
             # Computing threads wait for each other before and after they write results.
             free=Barrier(num_arrivals=self.computing),
             written=Barrier(num_arrivals=self.computing),
         )
+
+    def _consumed(self, o: _Operand) -> Any:
+        """Return the type of the barriers at which all threads arrive that have read blocks of an argument."""
+        options: Any = dict(num_arrivals=self.computing, num_barriers=self.count)
+        if not o.axes:
+            return Barrier(**options)
+        return ClusterBarrier(collective_axes=(o.axes,), **options)
 
     def __call__(self, *gmem_refs: Any, allocations: Any | None = None) -> None:
         ins, outs = self._split(gmem_refs)

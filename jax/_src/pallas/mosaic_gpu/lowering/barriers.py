@@ -12,13 +12,14 @@ from collections.abc import Sequence
 from typing import Any
 
 from jax._src.lib.mlir import ir
-from jax._src.lib.mlir.dialects import arith, gpu, llvm, nvvm, scf
+from jax._src.lib.mlir.dialects import arith, llvm, nvvm, scf
 from jax._src.pallas.kernel_rules import RuleContext
 from jax._src.pallas.mosaic_gpu.copies import barrier_arrive_p, barrier_wait_p
 from jax._src.pallas.mosaic_gpu.core import BarrierType
 from jax._src.pallas.mosaic_gpu.layouts import WARPGROUP
+from jax._src.pallas.mosaic_gpu.lowering.clusters import groups_of
 from jax._src.pallas.mosaic_gpu.lowering.indices import Index, integer
-from jax._src.pallas.mosaic_gpu.lowering.kernel import TABLE, GpuKernel, pointer_type, rule
+from jax._src.pallas.mosaic_gpu.lowering.kernel import TABLE, GpuKernel, asm, pointer_type, rule
 from jax._src.pallas.mosaic_gpu.lowering.views import Dim, index_of, row_major
 from jax._src.pallas.mosaic_gpu.operations import operands_of
 from jax._src.state.indexing import NDIndexer
@@ -55,9 +56,9 @@ class Barriers:
             raise NotImplementedError(
                 f"Kernels for {TABLE.target} have at most {_MOST} barriers in one reference, not {count}: take several references."
             )
-        if dtype.collective_axes is not None or dtype.orders_tensor_core:
+        if dtype.orders_tensor_core:
             raise NotImplementedError(
-                f"Kernels for {TABLE.target} have no barriers of clusters, or for the tensor core of Blackwell GPUs, yet."
+                f"Kernels for {TABLE.target} have no barriers for the tensor core of Blackwell GPUs yet."
             )
         with kernel.at_start:
             phases = llvm.alloca(pointer_type(), integer(1, kernel.i64), kernel.i32)
@@ -102,13 +103,34 @@ def barriers_of(x: Any) -> Barriers:
     return x if isinstance(x, Barriers) else x.ref.part(x.transforms)
 
 
-def initialize(kernel: GpuKernel, created: Sequence[Barriers], shared: bool) -> None:
-    """Emit the initialization of new barriers, which all threads that have them run."""
+def _arrivals(kernel: GpuKernel, dtype: BarrierType) -> int:
+    """Return how many lanes arrive in a phase: one of each block at barriers of clusters, otherwise all."""
+    if dtype.collective_axes is None:
+        return dtype.num_arrivals * WARPGROUP
+    return dtype.num_arrivals * kernel.cluster.count(groups_of(dtype.collective_axes))
+
+
+def initialize(
+    kernel: GpuKernel, created: Sequence[Barriers], shared: bool, clusters: bool
+) -> None:
+    """Emit the initialization of new barriers.
+
+    Args:
+      kernel: the kernel.
+      created: the barriers.
+      shared: whether all threads of a block have them, and run this.
+      clusters: whether other blocks of the cluster arrive at them.
+    """
+    if clusters and not shared:
+        raise ValueError(
+            f"Barriers at which other blocks arrive are those of all threads of a block, in {kernel.name}: give run_scoped "
+            f"collective_axes={kernel.thread_axis!r}."
+        )
     who = kernel.thread_id if shared else kernel.in_warpgroup
     first = scf.IfOp(arith.cmpi(arith.CmpIPredicate.eq, who, integer(0)))
     with ir.InsertionPoint(first.then_block):
         for barriers in created:
-            count = integer(barriers.dtype.num_arrivals * WARPGROUP)
+            count = integer(_arrivals(kernel, barriers.dtype))
             for i in range(barriers.count):
                 at = kernel.shared_pointer(barriers.start + i * _BYTES)
                 nvvm.mbarrier_init(at, count)
@@ -116,12 +138,14 @@ def initialize(kernel: GpuKernel, created: Sequence[Barriers], shared: bool) -> 
     for barriers in created:
         llvm.StoreOp(integer(0), barriers.phases)
     nvvm.fence_mbarrier_init()
-    _synchronize(kernel, shared)
+    kernel.synchronize(shared, clusters)
 
 
-def invalidate(kernel: GpuKernel, created: Sequence[Barriers], shared: bool) -> None:
+def invalidate(
+    kernel: GpuKernel, created: Sequence[Barriers], shared: bool, clusters: bool
+) -> None:
     """Emit the end of barriers, whose memory is used otherwise from then on."""
-    _synchronize(kernel, shared)
+    kernel.synchronize(shared, clusters)
     who = kernel.thread_id if shared else kernel.in_warpgroup
     first = scf.IfOp(arith.cmpi(arith.CmpIPredicate.eq, who, integer(0)))
     with ir.InsertionPoint(first.then_block):
@@ -129,22 +153,39 @@ def invalidate(kernel: GpuKernel, created: Sequence[Barriers], shared: bool) -> 
             for i in range(barriers.count):
                 nvvm.mbarrier_inval(kernel.shared_pointer(barriers.start + i * _BYTES))
         scf.yield_([])
-    _synchronize(kernel, shared)
-
-
-def _synchronize(kernel: GpuKernel, shared: bool) -> None:
-    if shared:
-        gpu.barrier()
-    else:
-        kernel.warpgroup_barrier()
+    kernel.synchronize(shared)
 
 
 @rule(barrier_arrive_p)
 def _arrive(ctx: RuleContext, *flat: Any, tree: Any) -> Any:
     (operand,) = operands_of(tree, flat)
-    i64 = ctx.kernel.i64
-    nvvm.mbarrier_arrive(barriers_of(operand).pointer(ctx.kernel), results=[i64])
+    kernel, barrier = ctx.kernel, barriers_of(operand)
+    if barrier.dtype.collective_axes is None:
+        nvvm.mbarrier_arrive(barrier.pointer(kernel), results=[kernel.i64])
+    else:
+        _arrive_in_cluster(kernel, barrier)
     return []
+
+
+# The barrier is at the same place in the shared memory of each block.
+_ARRIVE_AT_BLOCK = """{
+    .reg .b32 there;
+    @$0 mapa.shared::cluster.u32 there, $1, $2;
+    @$0 mbarrier.arrive.release.cluster.shared::cluster.b64 _, [there];
+}"""
+
+
+def _arrive_in_cluster(kernel: GpuKernel, barrier: Barriers) -> None:
+    """Emit an arrival of the warpgroup at the barriers of several blocks, one lane for each."""
+    kernel.warpgroup_barrier()
+    groups = groups_of(barrier.dtype.collective_axes)
+    mask = kernel.cluster.mask(groups, only_first=barrier.dtype.leader_tracked)
+    lane = kernel.in_warpgroup
+    is_block = arith.cmpi(arith.CmpIPredicate.ult, lane, integer(kernel.cluster.size))
+    number = arith.select(is_block, lane, integer(0))
+    bit = arith.andi(arith.shrui(mask, number), integer(1))
+    chosen = arith.andi(is_block, arith.cmpi(arith.CmpIPredicate.ne, bit, integer(0)))
+    asm(_ARRIVE_AT_BLOCK, "b,r,r", [chosen, barrier.pointer(kernel), number])
 
 
 def arrive_expecting(kernel: GpuKernel, barrier: Barriers, size: int) -> None:
@@ -168,4 +209,6 @@ def _wait(ctx: RuleContext, *flat: Any, tree: Any) -> Any:
     is_odd = arith.cmpi(arith.CmpIPredicate.ne, arith.andi(phases, bit), integer(0))
     parity = arith.extui(kernel.i32, is_odd)
     nvvm.mbarrier_try_wait_parity(barrier.pointer(kernel), parity, integer(_TICKS))
+    if barrier.dtype.collective_axes is not None:
+        asm("fence.acq_rel.cluster;", "", [])  # the wait itself orders what this block has done
     return []

@@ -15,6 +15,7 @@ from jax._src.lib.mlir import ir
 from jax._src.lib.mlir.dialects import arith, gpu
 from jax._src.pallas.blocks import Squeezed
 from jax._src.pallas.element_types import only_number
+from jax._src.pallas.global_refs import with_global_refs_as_arguments
 from jax._src.pallas.gpu_call import call_kernel
 from jax._src.pallas.grids import GridMapping
 from jax._src.pallas.kernel_rules import lower_jaxpr
@@ -28,8 +29,10 @@ from jax._src.pallas.mosaic_gpu.lowering import (
     mma as _mma,
     operations as _operations,
     reductions as _reductions,
+    semaphores as _semaphores,
     shapes as _shapes,
 )
+from jax._src.pallas.mosaic_gpu.lowering.clusters import Cluster
 from jax._src.pallas.mosaic_gpu.lowering.fragments import splat
 from jax._src.pallas.mosaic_gpu.lowering.grid import over_grid
 from jax._src.pallas.mosaic_gpu.lowering.indices import Index, unraveled
@@ -37,6 +40,7 @@ from jax._src.pallas.mosaic_gpu.lowering.inference import Layouts
 from jax._src.pallas.mosaic_gpu.lowering.kernel import TABLE, GpuKernel, number
 from jax._src.pallas.mosaic_gpu.lowering.launch import make_module, new_context, serialized
 from jax._src.pallas.mosaic_gpu.lowering.runtime import find_runtime
+from jax._src.pallas.mosaic_gpu.lowering.semaphores import Counters, is_semaphores
 from jax._src.pallas.mosaic_gpu.lowering.views import View, transformed, whole
 from jax._src.state.indexing import NDIndexer
 
@@ -50,6 +54,7 @@ _RULES = (
     _mma,
     _operations,
     _reductions,
+    _semaphores,
     _shapes,
 )
 _TARGET = "mosaic_gpu_v2"
@@ -74,14 +79,24 @@ def lower_call(
     params = CompilerParams() if compiler_params is None else compiler_params
     where = jaxpr.debug_info.func_src_info
     _check(grid_mapping, params, where)
+    jaxpr, more = with_global_refs_as_arguments(jaxpr)
     if mesh is None:
-        jaxpr, grid_mapping, mesh = over_grid(jaxpr, grid_mapping, params, where)
+        jaxpr, grid_mapping, mesh = over_grid(jaxpr, grid_mapping, more, params, where)
     elif grid_mapping.scratch_avals:
         raise NotImplementedError(f"Scratch memory of a mesh, in the call of {where}.")
     kernel_name = mlir.sanitize_name(name or jaxpr.debug_info.func_name).replace(".", "_")
     with new_context() as context, ir.Location.unknown(context):
         kernel = Kernel(where, context, mesh.num_threads or 1, params)
-        module = _module(kernel, jaxpr, grid_mapping, mesh, kernel_name, len(args), out_avals)
+        kernel.layouts = Layouts(jaxpr)
+        kernel.used = _used(jaxpr)
+        kernel.semaphores = Counters.find(
+            jaxpr, sum([math.prod(a.shape) for a in more]), kernel.threads
+        )
+        blocks = _blocks(kernel, grid_mapping, mesh)
+        counters = kernel.semaphores.total(blocks)
+        module = _module(
+            kernel, jaxpr, grid_mapping, mesh, kernel_name, blocks, len(args), len(out_avals), bool(counters)
+        )  # fmt: skip
         if debug:
             print(f"\nThe Mosaic GPU module for pallas_call {where}:\n{module.operation}")
         module.operation.verify()
@@ -92,7 +107,8 @@ def lower_call(
         use_custom_barrier=ir.BoolAttr.get(False),
         uses_xla_collective_metadata=ir.BoolAttr.get(False),
     )
-    return call_kernel(ctx, _TARGET, args, config, input_output_aliases)
+    zeros = [ShapedArray((counters,), np.dtype(np.int32))] if counters else []
+    return call_kernel(ctx, _TARGET, args, config, input_output_aliases, zeros)
 
 
 def _check(mapping: GridMapping, params: CompilerParams, where: str) -> None:
@@ -107,35 +123,45 @@ def _check(mapping: GridMapping, params: CompilerParams, where: str) -> None:
         )
 
 
-def _module(
-    kernel: GpuKernel, jaxpr: Jaxpr, mapping: GridMapping, mesh: Any, name: str, inputs: int, out_avals: Any
-) -> Any:  # fmt: skip
-    cluster = math.prod(mesh.cluster)
-    mapped = [mapping.grid[i] for i in mapping.vmapped_dims]
-    blocks = math.prod(mapped) * math.prod(mesh.grid) * cluster
+def _blocks(kernel: GpuKernel, mapping: GridMapping, mesh: Any) -> int:
+    """Return how many blocks run the kernel."""
+    blocks = math.prod([mapping.grid[i] for i in mapping.vmapped_dims])
+    blocks *= math.prod(mesh.grid) * math.prod(mesh.cluster)
     if not 0 < blocks <= _MOST_BLOCKS:
         raise ValueError(
             f"The grid {mesh.grid} of {kernel.name} has {blocks} blocks, but GPUs run 1 to {_MOST_BLOCKS}."
         )
+    return blocks
+
+
+def _module(
+    kernel: GpuKernel, jaxpr: Jaxpr, mapping: GridMapping, mesh: Any, name: str, blocks: int, inputs: int,
+    outputs: int, counts: bool,
+) -> Any:  # fmt: skip
+    """Return the module, whose operands are arguments and results, and after either the semaphores, if it counts any."""
+    mapped = [mapping.grid[i] for i in mapping.vmapped_dims]
     avals: list[Any] = [v.aval for v in jaxpr.invars]
-    for a in avals:
-        if a.memory_space is not MemorySpace.GMEM:
+    n = inputs + outputs
+    for i, a in enumerate(avals):
+        if a.memory_space is not MemorySpace.GMEM or is_semaphores(a) != (i >= n):
             raise NotImplementedError(
-                f"Kernels for {TABLE.target} have operands in global memory only, not in {a.memory_space}, in {kernel.name}."
+                f"Kernels for {TABLE.target} have operands in global memory, and of references of the whole kernel semaphores "
+                f"only, not {a}, in {kernel.name}."
             )
-    kernel.layouts = Layouts(jaxpr)
-    kernel.used = _used(jaxpr)
+    numbers = [*range(inputs), *[i + counts for i in range(inputs, n)]]
 
     def body(pointers: list[Any]) -> None:
-        at = _positions(kernel, mesh, cluster, mapped)
+        at = _positions(kernel, mesh, mapped)
         refs = []
-        for i, (p, m) in enumerate(zip(pointers, mapping.block_mappings)):
+        for i, m in zip(numbers, mapping.block_mappings):
             array = m.array_aval
-            view = whole(p, array.shape, array.dtype, MemorySpace.GMEM, i)
+            view = whole(pointers[i], array.shape, array.dtype, MemorySpace.GMEM, i)
             refs.append(_mapped(kernel, mapping, m, view, at))
-        lower_jaxpr(kernel, jaxpr, refs)
+        if counts:
+            kernel.semaphores.pointer = pointers[inputs]
+        lower_jaxpr(kernel, jaxpr, [*refs, *kernel.semaphores.of_kernel(avals[n:])])
 
-    return make_module(kernel, name, inputs + len(out_avals), blocks, cluster, body)
+    return make_module(kernel, name, n + 2 * counts, blocks, math.prod(mesh.cluster), body)
 
 
 def _mapped(
@@ -155,20 +181,18 @@ def _mapped(
     return transformed(view, [NDIndexer(indices, view.shape)])
 
 
-def _positions(
-    kernel: GpuKernel, mesh: Any, cluster: int, mapped: Sequence[int]
-) -> list[Index]:  # fmt: skip
+def _positions(kernel: GpuKernel, mesh: Any, mapped: Sequence[int]) -> list[Index]:
     """Emit the position along each axis, and return that along axes which `vmap` added.
 
     Blocks are numbered in row-major order, those of a cluster together.
     """
     block = Index(0, arith.index_cast(kernel.i32, gpu.block_id(gpu.Dimension.x)))
-    outer, inner = block.divmod(cluster)
+    kernel.semaphores.first = block * kernel.semaphores.of_block + kernel.semaphores.shared
+    outer, inner = block.divmod(math.prod(mesh.cluster))
     at = unraveled(outer, [*mapped, *mesh.grid])
-    found = [
-        *zip(mesh.grid_names, at[len(mapped) :]),
-        *zip(mesh.cluster_names, unraveled(inner, mesh.cluster)),
-    ]
+    in_cluster = dict(zip(mesh.cluster_names, unraveled(inner, mesh.cluster)))
+    kernel.cluster = Cluster(dict(zip(mesh.cluster_names, mesh.cluster)), in_cluster)
+    found = [*zip(mesh.grid_names, at[len(mapped) :]), *in_cluster.items()]
     kernel.axes = {n: i.value(kernel.i32) for n, i in found}
     kernel.sizes = dict(mesh.shape)
     kernel.program = [(kernel.axes[n], kernel.sizes[n]) for n in kernel.axes]

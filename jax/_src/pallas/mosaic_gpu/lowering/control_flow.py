@@ -24,6 +24,7 @@ from jax._src.lib.mlir.dialects import arith, scf
 from jax._src.pallas.kernel_rules import RuleContext, lower_closed, lower_jaxpr
 from jax._src.pallas.mosaic_gpu.core import BarrierType, MemorySpace, WGMMAAbstractAccumulatorRef
 from jax._src.pallas.mosaic_gpu.lowering import barriers
+from jax._src.pallas.mosaic_gpu.lowering.clusters import reaches_other_blocks
 from jax._src.pallas.mosaic_gpu.lowering.exchange import in_layout
 from jax._src.pallas.mosaic_gpu.lowering.fragments import (
     Fragment,
@@ -42,6 +43,7 @@ from jax._src.pallas.mosaic_gpu.lowering.kernel import (
     rule,
 )
 from jax._src.pallas.mosaic_gpu.lowering.mma import Accumulator
+from jax._src.pallas.mosaic_gpu.lowering.semaphores import is_semaphores
 from jax._src.pallas.mosaic_gpu.lowering.views import View, arranged, whole
 from jax._src.pallas.mosaic_gpu.transforms import nbytes
 from jax._src.pallas.primitives import num_programs_p, program_id_p, run_scoped_p
@@ -277,15 +279,22 @@ def _run_scoped(ctx: RuleContext, *args: Any, jaxpr: ClosedJaxpr, collective_axe
     kernel = ctx.kernel
     axes = collective_axes if isinstance(collective_axes, tuple) else (collective_axes,)
     shared = kernel.threads == 1 or kernel.thread_axis in axes
+    types = [v.aval for v in jaxpr.jaxpr.invars[len(args) :]]
+    counters = [a for a in types if is_semaphores(a)]
+    counted = iter(
+        kernel.semaphores.of_scope(kernel, jaxpr.jaxpr, counters, shared) if counters else ()
+    )
+    # Other blocks of the cluster use the memory from after its scope has begun in all until it ends in all.
+    memory = [a for a in types if a.memory_space is MemorySpace.SMEM]
+    clusters = bool(memory) and reaches_other_blocks(jaxpr.jaxpr)
     with kernel.shared.scope():
-        types = [v.aval for v in jaxpr.jaxpr.invars[len(args) :]]
-        refs = [allocate(kernel, a, shared) for a in types]
+        refs = [next(counted) if is_semaphores(a) else allocate(kernel, a, shared) for a in types]
         created = [r for r in refs if isinstance(r, barriers.Barriers)]
-        if created:
-            barriers.initialize(kernel, created, shared)
+        if created or clusters:
+            barriers.initialize(kernel, created, shared, clusters)
         outs = lower_closed(kernel, jaxpr, [*args, *refs])
-        if created:
-            barriers.invalidate(kernel, created, shared)
+        if created or clusters:
+            barriers.invalidate(kernel, created, shared, clusters)
     return outs
 
 

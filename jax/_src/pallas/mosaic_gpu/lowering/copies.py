@@ -23,6 +23,7 @@ from jax._src.pallas.mosaic_gpu.copies import (
     wait_smem_to_gmem_p,
 )
 from jax._src.pallas.mosaic_gpu.lowering import barriers
+from jax._src.pallas.mosaic_gpu.lowering.clusters import narrow
 from jax._src.pallas.mosaic_gpu.lowering.indices import Index, integer
 from jax._src.pallas.mosaic_gpu.lowering.kernel import TABLE, GpuKernel, rule
 from jax._src.pallas.mosaic_gpu.lowering.memory import resolved
@@ -197,28 +198,75 @@ def _to_shared(
     leader_tracked: Any,
     oob_mode: Any,
 ) -> Any:
-    if collective_axes is not None or leader_tracked is not None:
-        raise _refused("to all blocks of a cluster")
+    if leader_tracked is not None:
+        raise _refused("with leader_tracked, which is for products of two blocks on Blackwell GPUs")
     source, target, barrier = operands_of(tree, flat)
     kernel = ctx.kernel
     gmem, smem = resolved(source), resolved(target)
     box, start = plan(gmem, smem)
     there = barriers.barriers_of(barrier)
+    if there.dtype.collective_axes is not None:
+        raise _refused("with a barrier of the cluster: take plgpu.Barrier()")
     size = math.prod(box.box) * dtypes.itemsize_bits(box.dtype) // 8
     if not kernel.params.unsafe_no_auto_barriers:
         kernel.warpgroup_barrier()
     barriers.arrive_expecting(kernel, there, size)
+    offset, mask = Index(), None
+    if collective_axes is not None and (numbers := kernel.cluster.numbers(collective_axes))[1:]:
+        box, start, offset = _share(
+            box, start, kernel.cluster.position(collective_axes), len(numbers)
+        )
+        mask = narrow(kernel.cluster.mask([collective_axes]))
     descriptor = kernel.descriptors.get(box)
     nvvm.cp_async_bulk_tensor_shared_cluster_global(
-        _beginning(smem), descriptor, _coordinates(start), there.pointer(kernel), [],
-        predicate=kernel.one_lane(),
+        _beginning(smem, offset), descriptor, _coordinates(start), there.pointer(kernel), [],
+        multicast_mask=mask, predicate=kernel.one_lane(),
     )  # fmt: skip
     return []
 
 
-def _beginning(smem: View) -> Any:
+def _share(
+    box: Box, start: Sequence[Index], position: Index, blocks: int
+) -> tuple[Box, list[Index], Index]:
+    """Return the part of a copy that one of several blocks starts for all of them.
+
+    Args:
+      box, start: the whole.
+      position: which one this block is.
+      blocks: how many they are.
+
+    Returns:
+      The part, where it begins, and how many elements of shared memory are before it.
+    """
+    sizes, starts, offset = list(box.box), list(start), Index()
+    rest, inner = blocks, math.prod(box.box)
+    for d, n in enumerate(box.box):
+        inner //= n
+        parts = math.gcd(n, rest)
+        if rest > 1 and parts < min(n, rest):
+            break
+        rest //= parts
+        mine, position = position.divmod(rest)
+        sizes[d] = n // parts
+        starts[d] += mine * sizes[d]
+        offset += mine * (sizes[d] * inner)
+        if rest == 1:
+            break
+    size = dtypes.itemsize_bits(box.dtype) // 8
+    whole_rows = 8 * box.swizzle if box.swizzle else 128
+    part = dataclasses.replace(box, box=tuple(sizes))
+    if rest > 1 or math.prod(sizes) * size % whole_rows:
+        raise _refused(
+            f"a part of {box.box} elements in {blocks} shares for the blocks of a cluster, each of a multiple of {whole_rows} "
+            "bytes beside each other"
+        )
+    _check(part)
+    return part, starts, offset
+
+
+def _beginning(smem: View, offset: Index) -> Any:
     first = [Index()] * len(smem.dims)
-    return smem.replace(swizzle=None).address(smem.element_offset(first))
+    return smem.replace(swizzle=None).address(smem.element_offset(first) + offset)
 
 
 def _coordinates(start: Sequence[Index]) -> list[Any]:
@@ -242,14 +290,14 @@ def _to_global(
         lane = arith.andi(lane, predicate.scalar)
     if reduction_op is None:
         nvvm.cp_async_bulk_tensor_global_shared_cta(
-            descriptor, _beginning(smem), _coordinates(start), predicate=lane
+            descriptor, _beginning(smem, Index()), _coordinates(start), predicate=lane
         )
     else:
         only = scf.IfOp(lane)
         with ir.InsertionPoint(only.then_block):
             kind = ir.Attribute.parse(f"#nvvm.tma_redux_kind<{reduction_op}>")
             nvvm.cp_async_bulk_tensor_reduce(
-                descriptor, _beginning(smem), kind, _coordinates(start)
+                descriptor, _beginning(smem, Index()), kind, _coordinates(start)
             )
             scf.yield_([])
     if commit_group:

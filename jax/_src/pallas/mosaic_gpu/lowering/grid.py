@@ -32,13 +32,14 @@ class _Dimension:
 
 
 def over_grid(
-    jaxpr: Jaxpr, mapping: GridMapping, params: CompilerParams, where: str
-) -> tuple[Jaxpr, GridMapping, Mesh]:
+    jaxpr: Jaxpr, mapping: GridMapping, more: Sequence[AbstractRef], params: CompilerParams, where: str
+) -> tuple[Jaxpr, GridMapping, Mesh]:  # fmt: skip
     """Return a kernel over a mesh of blocks that does what one over a grid does.
 
     Args:
       jaxpr: the kernel, of references to blocks.
       mapping: the grid, whose sizes are known.
+      more: the types of references of the whole kernel, its last arguments.
       params: options: which dimensions are sequential, and how many of their steps are under way at a time.
       where: the kernel's name and line, for errors.
 
@@ -68,10 +69,13 @@ def over_grid(
             delay_release=getattr(m, "delay_release", 0),
         )
 
+    n = len(mapping.block_mappings)
+
     def run(*arrays: Any) -> list[Any]:
         def over_steps(*scratch: Any) -> None:
             def step(steps: Any, *blocks: Any) -> None:
-                apply(_step_p, position(steps), (*blocks, *scratch), jaxpr=jaxpr, mapping=mapping)
+                refs = (*blocks, *scratch, *arrays[n:])
+                apply(_step_p, position(steps), refs, jaxpr=jaxpr, mapping=mapping)
 
             emit_pipeline(
                 step,
@@ -79,7 +83,7 @@ def over_grid(
                 in_specs=list(map(spec, mapping.in_block_mappings)),
                 out_specs=list(map(spec, mapping.block_mappings_output)),
                 max_concurrent_steps=params.max_concurrent_steps,
-            )(*arrays)
+            )(*arrays[:n])
 
         run_scoped(over_steps, *mapping.scratch_avals)
         return []
@@ -93,7 +97,8 @@ def over_grid(
         for a in [m.array_aval for m in mapping.block_mappings]
     ]
     with mesh.tracing_context():
-        whole, _, _ = pe.trace_to_jaxpr_dynamic(run, avals, jaxpr.debug_info.with_unknown_names())
+        info = jaxpr.debug_info.with_unknown_names()
+        whole, _, _ = pe.trace_to_jaxpr_dynamic(run, [*avals, *more], info)
     return whole, mapping.replace(grid=(), vmapped_dims=(), scratch_avals=()), mesh
 
 
@@ -121,7 +126,7 @@ def _space(m: Any, where: str) -> MemorySpace:
     if getattr(m, "collective_axes", ()):
         raise ValueError(
             f"pallas_call has no clusters, and no collective_axes for {m.origin}, in the call of {where}: use plgpu.kernel with "
-            "plgpu.emit_pipeline or plgpu.emit_pipeline_warp_specialized."
+            "plgpu.emit_pipeline_warp_specialized."
         )
     space = m.block_aval.memory_space
     if space in (AnySpace.DEFAULT, MemorySpace.SMEM):

@@ -80,6 +80,8 @@ class GpuKernel(KernelContext):
       layouts: the layouts of variables.
       used: the variables that something uses.
       descriptors: those of copies.
+      cluster: the blocks of the cluster.
+      semaphores: the counters in global memory.
     """
 
     def __init__(self, name: str, context: Any, threads: int, params: CompilerParams):
@@ -96,6 +98,8 @@ class GpuKernel(KernelContext):
         self.shared = SharedMemory(threads > 1)
         self.scratch_size = 0
         self.descriptors: Any = None
+        self.cluster: Any = None
+        self.semaphores: Any = None
         self.i32 = ir.IntegerType.get_signless(32)
         self.i64 = ir.IntegerType.get_signless(64)
 
@@ -155,6 +159,21 @@ class GpuKernel(KernelContext):
         """Emit a point that all lanes of the warpgroup reach before any of them goes on."""
         name = arith.addi(self.warpgroup, integer(1))
         asm(f"bar.sync $0, {WARPGROUP};", "r", [name])
+
+    def synchronize(self, shared: bool, clusters: bool = False) -> None:
+        """Emit a point that threads reach before any of them goes on.
+
+        Args:
+          shared: whether these are all of a block, or the lanes of the warpgroup.
+          clusters: whether these are all of a cluster.
+        """
+        if clusters:
+            nvvm.cluster_arrive(aligned=True)
+            nvvm.cluster_wait(aligned=True)
+        elif shared:
+            gpu.barrier()
+        else:
+            self.warpgroup_barrier()
 
     def one_lane(self) -> Any:
         """Return whether this is the one lane of the warpgroup that does what is done once."""

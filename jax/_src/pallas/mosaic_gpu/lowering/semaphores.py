@@ -1,0 +1,235 @@
+"""Semaphores: counters in global memory, in an array of zeros that is an operand of the kernel's own."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from typing import Any
+
+import numpy as np
+
+from jax._src.core import Jaxpr, jaxprs_in_params
+from jax._src.lib.mlir import ir
+from jax._src.lib.mlir.dialects import arith, llvm, scf
+from jax._src.pallas.kernel_rules import RuleContext
+from jax._src.pallas.mosaic_gpu.core import MemorySpace
+from jax._src.pallas.mosaic_gpu.lowering.fragments import splat
+from jax._src.pallas.mosaic_gpu.lowering.indices import Index, integer
+from jax._src.pallas.mosaic_gpu.lowering.kernel import DYNAMIC, TABLE, GpuKernel, asm, rule
+from jax._src.pallas.mosaic_gpu.lowering.memory import resolved
+from jax._src.pallas.mosaic_gpu.lowering.views import View, transformed, whole
+from jax._src.pallas.mosaic_gpu.memory_operations import signal_p, wait_p
+from jax._src.pallas.mosaic_gpu.operations import operands_of
+from jax._src.pallas.primitives import run_scoped_p
+from jax._src.pallas.semaphores import (
+    BARRIER_SEMAPHORE,
+    SEMAPHORE,
+    semaphore_read_p,
+    semaphore_signal_p,
+    semaphore_wait_p,
+)
+from jax._src.tree_util import tree_unflatten
+
+_int32 = np.dtype(np.int32)
+_BYTES = 4
+
+
+def is_semaphores(aval: Any) -> bool:
+    """Whether a reference is one to semaphores in global memory."""
+    return getattr(aval, "dtype", None) in (SEMAPHORE, BARRIER_SEMAPHORE)
+
+
+@dataclasses.dataclass
+class Counters:
+    """The semaphores of a kernel: those of the whole, then those of each block.
+
+    Attributes:
+      shared: how many the whole kernel has.
+      of_block: how many each block has.
+      starts: where those of each scope begin among those of a block, by the scope's jaxpr.
+      pointer: where they are.
+      first: the number of the block's first one.
+    """
+
+    shared: int = 0
+    of_block: int = 0
+    starts: dict[int, int] = dataclasses.field(default_factory=dict)
+    pointer: Any = None
+    first: Index = Index()
+
+    @classmethod
+    def find(cls, jaxpr: Jaxpr, shared: int, threads: int) -> Counters:
+        """Count the semaphores of a kernel.
+
+        Args:
+          jaxpr: the kernel.
+          shared: how many semaphores the whole kernel has.
+          threads: how many threads each block has, which may have their own.
+        """
+        out = cls(shared)
+        out._visit(jaxpr, threads)
+        return out
+
+    def _visit(self, jaxpr: Jaxpr, threads: int) -> None:
+        for eqn in jaxpr.eqns:
+            if eqn.primitive is run_scoped_p:
+                inner = eqn.params["jaxpr"].jaxpr
+                types = [v.aval for v in inner.invars[len(eqn.invars) :]]
+                count = sum([math.prod(a.shape) for a in types if is_semaphores(a)])
+                if id(inner) not in self.starts:
+                    self.starts[id(inner)] = self.of_block
+                    self.of_block += count * threads
+            for nested in jaxprs_in_params(eqn.params):
+                self._visit(getattr(nested, "jaxpr", nested), threads)
+
+    def total(self, blocks: int) -> int:
+        """Return how many there are."""
+        return self.shared + self.of_block * blocks
+
+    def view(self, shape: tuple[int, ...], start: Index) -> View:
+        """Return semaphores beside each other, of which the first has a number."""
+        i32 = ir.IntegerType.get_signless(32)
+        at = llvm.GEPOp(
+            self.pointer.type, self.pointer, [start.wide().value()], [DYNAMIC], i32, None
+        ).result
+        return whole(at, shape, _int32, MemorySpace.GMEM)
+
+    def of_kernel(self, avals: list[Any]) -> list[View]:
+        """Return the semaphores of the whole kernel."""
+        out, start = [], 0
+        for a in avals:
+            out.append(self.view(a.shape, Index(start)))
+            start += math.prod(a.shape)
+        return out
+
+    def of_scope(
+        self, kernel: GpuKernel, jaxpr: Jaxpr, avals: list[Any], shared: bool
+    ) -> list[View]:
+        """Return new semaphores of a block, or of a thread, which count from zero.
+
+        The threads that have them run this before any of them uses them.
+        """
+        count = sum([math.prod(a.shape) for a in avals])
+        start = self.first + self.starts[id(jaxpr)]
+        if not shared:
+            start += Index(0, kernel.warpgroup) * count
+        out = []
+        with _once(kernel, kernel.thread_id if shared else kernel.in_warpgroup):
+            for i in range(count):
+                view = self.view((), start + i)
+                llvm.StoreOp(integer(0), view.pointer, alignment=_BYTES)
+        for a in avals:
+            out.append(self.view(a.shape, start))
+            start += math.prod(a.shape)
+        kernel.synchronize(shared)
+        return out
+
+
+class _once:
+    """Context manager of what only the first of some lanes does."""
+
+    def __init__(self, kernel: GpuKernel, lane: Any):
+        first = scf.IfOp(arith.cmpi(arith.CmpIPredicate.eq, lane, integer(0)))
+        self._at = ir.InsertionPoint(first.then_block)
+
+    def __enter__(self) -> None:
+        self._at.__enter__()
+
+    def __exit__(self, *exc: Any) -> None:
+        if exc[0] is None:
+            scf.yield_([])
+        self._at.__exit__(*exc)
+
+
+# Rules. One lane of the warpgroup counts: what the others have done before, or do after, is ordered by barriers.
+
+
+def _signal(kernel: GpuKernel, view: View, inc: Any, scope: str) -> None:
+    kernel.warpgroup_barrier()
+    with _once(kernel, kernel.in_warpgroup):
+        pointer = view.address(view.element_offset([]))
+        asm(f"red.release.{scope}.add.u32 [$0], $1;", "l,r", [pointer, inc])
+
+
+def _wait(kernel: GpuKernel, view: View, value: Any, decrement: bool, scope: str) -> None:
+    with _once(kernel, kernel.in_warpgroup):
+        pointer = view.address(view.element_offset([]))
+        loop = scf.WhileOp([], [])
+        with ir.InsertionPoint(loop.before.blocks.append()):
+            count = asm(f"ld.acquire.{scope}.b32 $0, [$1];", "=r,l", [pointer], kernel.i32)
+            again = arith.cmpi(arith.CmpIPredicate.slt, count, value)
+            if decrement:
+                again = _taken(kernel, pointer, count, value, again, scope)
+            scf.condition(again, [])
+        with ir.InsertionPoint(loop.after.blocks.append()):
+            scf.yield_([])
+    kernel.warpgroup_barrier()
+
+
+def _taken(
+    kernel: GpuKernel, pointer: Any, count: Any, value: Any, too_few: Any, scope: str
+) -> Any:
+    """Emit the subtraction of a value if the count is enough and no other thread changes it; return if not."""
+    choice = scf.IfOp(too_few, [too_few.type], has_else=True)
+    with ir.InsertionPoint(choice.then_block):
+        scf.yield_([too_few])
+    with ir.InsertionPoint(choice.else_block):
+        code = f"atom.acquire.{scope}.cas.b32 $0, [$1], $2, $3;"
+        found = asm(code, "=r,l,r,r", [pointer, count, arith.subi(count, value)], kernel.i32)
+        scf.yield_([arith.cmpi(arith.CmpIPredicate.ne, found, count)])
+    return choice.results[0]
+
+
+def _of_this_device(device_id: Any, core_index: Any = None) -> None:
+    if device_id is not None or core_index is not None:
+        raise NotImplementedError(
+            f"Kernels for {TABLE.target} do not signal semaphores of other devices yet: exchange arrays outside of the kernel, by "
+            "jax.lax.ppermute."
+        )
+
+
+@rule(semaphore_signal_p)
+def _any_signal(ctx: RuleContext, *flat: Any, args_tree: Any, device_id_type: Any) -> Any:
+    ref, transforms, inc, device_id, core_index = tree_unflatten(args_tree, flat)
+    _of_this_device(device_id, core_index)
+    _signal(ctx.kernel, transformed(ref, transforms), inc.scalar, "sys")
+    return []
+
+
+@rule(signal_p)
+def _own_signal(ctx: RuleContext, *flat: Any, tree: Any, memory_scope: str) -> Any:
+    ref, inc, device_id = operands_of(tree, flat)
+    _of_this_device(device_id)
+    _signal(ctx.kernel, resolved(ref), inc.scalar, memory_scope)
+    return []
+
+
+@rule(semaphore_wait_p)
+def _any_wait(ctx: RuleContext, *flat: Any, args_tree: Any, decrement: bool) -> Any:
+    ref, transforms, value = tree_unflatten(args_tree, flat)
+    _wait(ctx.kernel, transformed(ref, transforms), value.scalar, decrement, "sys")
+    return []
+
+
+@rule(wait_p)
+def _own_wait(ctx: RuleContext, *flat: Any, tree: Any, decrement: bool, memory_scope: str) -> Any:
+    ref, value = operands_of(tree, flat)
+    _wait(ctx.kernel, resolved(ref), value.scalar, decrement, memory_scope)
+    return []
+
+
+@rule(semaphore_read_p)
+def _read(ctx: RuleContext, *flat: Any, args_tree: Any) -> Any:
+    """All lanes get what one of them reads, since the kernel may branch on it."""
+    ref, transforms = tree_unflatten(args_tree, flat)
+    kernel, view = ctx.kernel, transformed(ref, transforms)
+    there = kernel.scratch_pointer(_BYTES)
+    kernel.warpgroup_barrier()
+    with _once(kernel, kernel.in_warpgroup):
+        pointer = view.address(view.element_offset([]))
+        count = asm("ld.relaxed.sys.b32 $0, [$1];", "=r,l", [pointer], kernel.i32)
+        llvm.StoreOp(count, there, alignment=_BYTES)
+    kernel.warpgroup_barrier()
+    out = llvm.load(kernel.i32, there, alignment=_BYTES)
+    kernel.warpgroup_barrier()
+    return splat(out, (), _int32)
