@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from jax._src import config, xla_bridge
+from jax._src import compilation_cache, config, xla_bridge
 
 ROOT = Path(__file__).absolute().parent.parent
 PAGES = sorted((ROOT / "docs").glob("*.md"))
@@ -23,6 +23,7 @@ if not xla_bridge.backends_are_initialized():
 )
 def test_examples(page, monkeypatch):
     monkeypatch.chdir(ROOT)
+    compilation_cache.reset_cache()  # what pages print is of new processes
     flags = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
     examples = doctest.DocTestParser().get_doctest(page.read_text(), {}, page.name, str(page), 0)
     output = []
