@@ -123,3 +123,15 @@ def test_an_initial_value_is_converted_also_without_promotion():
         out = lax.reduce_window(x, -np.inf, lax.max, (1, 2), (1, 3), "VALID")
         assert lax.reduce(x, 0, lax.add, (0, 1)) == 91
     assert out.tolist() == [[1, 4, 7, 10, 13]]
+
+
+def test_windows_of_booleans_have_primitives():
+    x = np.array([[1, 0, 1], [0, 0, 1]], bool)
+    for fun, init, name, want in (
+        (lax.max, False, "reduce_window_max", [[True, True]]),
+        (lax.min, True, "reduce_window_min", [[False, False]]),
+    ):
+        windows = jax.jit(lambda x, fun=fun, init=init: lax.reduce_window(x, init, fun, (2, 2)))
+        assert windows.trace(x).jaxpr.eqns[0].primitive.name == name
+        np.testing.assert_array_equal(windows(x), want)
+        np.testing.assert_array_equal(jax.vmap(windows)(np.stack([x, x])), [want, want])

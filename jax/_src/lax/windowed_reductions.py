@@ -22,7 +22,7 @@ from jax._src.lax.lax.windows import (
     reduce_window_shape_tuple,
     windowed_shape,
 )
-from jax._src.lax.rules import LINEAR, NUMERIC, standard_primitive
+from jax._src.lax.rules import ANY, LINEAR, NUMERIC, standard_primitive
 from jax._src.lib.mlir import ir
 from jax._src.lib.mlir.dialects import hlo
 from jax._src.tree_util import tree_flatten, tree_unflatten
@@ -119,12 +119,11 @@ def _known_reducer(computation, operand, init):
     """Return the primitive that reduces by a known operation from its identity, or None."""
     if np.ndim(init) or isinstance(init, core.Tracer):
         return None
-    known = next((k for k in _KNOWN if k[0] is computation), None)
     dtype = core.typeof(operand).dtype
-    if known is None or not any(dtypes.issubdtype(dtype, kind) for kind in NUMERIC):
-        return None
-    _, primitive, identity = known
-    return primitive if np.asarray(init) == identity(dtype) else None
+    for known, accepted, primitive, identity in _KNOWN:
+        if known is computation and any(dtypes.issubdtype(dtype, kind) for kind in accepted):
+            return primitive if np.asarray(init) == identity(dtype) else None
+    return None
 
 
 # The window parameters that all primitives below have, and their batching
@@ -154,12 +153,12 @@ _WINDOW = {
 }
 
 
-def _reduce_known(name: str, monoid: monoids.Monoid, **rules_of_kind: Any) -> core.Primitive:
+def _reduce_known(name: str, accepted, monoid: monoids.Monoid, **rules_of_kind: Any):
     def shape(x, **window):
         return windowed_shape(name, x.shape, **window)
 
     def dtype(x, **window):
-        rules.check_dtypes(name, (NUMERIC,), (x.dtype,))
+        rules.check_dtypes(name, (accepted,), (x.dtype,))
         return x.dtype
 
     def batch(args, bdims, **window):
@@ -222,7 +221,7 @@ def _window_sum_transpose(
 
 
 reduce_window_sum_p = _reduce_known(
-    "reduce_window_sum", monoids.sum_monoid, jvp=LINEAR, transpose=_window_sum_transpose
+    "reduce_window_sum", NUMERIC, monoids.sum_monoid, jvp=LINEAR, transpose=_window_sum_transpose
 )
 
 
@@ -425,10 +424,10 @@ select_and_gather_add_p = standard_primitive(
 )
 
 reduce_window_max_p = _reduce_known(
-    "reduce_window_max", monoids.max_monoid, jvp=(_extremum_jvp(lax.ge_p),)
+    "reduce_window_max", ANY, monoids.max_monoid, jvp=(_extremum_jvp(lax.ge_p),)
 )
 reduce_window_min_p = _reduce_known(
-    "reduce_window_min", monoids.min_monoid, jvp=(_extremum_jvp(lax.le_p),)
+    "reduce_window_min", ANY, monoids.min_monoid, jvp=(_extremum_jvp(lax.le_p),)
 )
 
 
@@ -783,9 +782,9 @@ select_and_scatter_p = standard_primitive(
 
 # Compared by identity, because functions that users pass may be unhashable.
 _KNOWN = (
-    (lax.add, reduce_window_sum_p, monoids.sum_identity),
-    (lax.max, reduce_window_max_p, monoids.max_identity),
-    (lax.min, reduce_window_min_p, monoids.min_identity),
+    (lax.add, NUMERIC, reduce_window_sum_p, monoids.sum_identity),
+    (lax.max, ANY, reduce_window_max_p, monoids.max_identity),
+    (lax.min, ANY, reduce_window_min_p, monoids.min_identity),
 )
 
 
