@@ -162,6 +162,36 @@ def test_empty_arrays():
     assert s.call(s.copy, s.like((0, 4)))(jnp.zeros((0, 4))).shape == (0, 4)
 
 
+def add_one(x_ref, o_ref):
+    o_ref[...] = x_ref[...] + 1
+
+
+def test_grids_without_points():
+    block = pl.BlockSpec((8,), lambda *_: (0,))
+    for grid in [0, (2, 0), (-1, -2)]:
+        specs = dict(grid=grid, in_specs=[block], out_specs=block, input_output_aliases={0: 0})
+        for interpret in (True, pltpu.InterpretParams()):
+            add = pl.pallas_call(add_one, x8, interpret=interpret, **specs)
+            np.testing.assert_array_equal(add(x8), x8)
+        # Compiled for a device, such an application is no call of a kernel.
+        add = jax.jit(pl.pallas_call(add_one, x8, **specs))
+        for platform in ("tpu", "cuda", "rocm"):
+            lowered = add.trace(x8).lower(lowering_platforms=(platform,)).as_text()
+            assert "custom_call" not in lowered
+    batched = jax.vmap(pl.pallas_call(add_one, x8))
+    lowered = jax.jit(batched).trace(jnp.zeros((0, 8))).lower(lowering_platforms=("cuda",))
+    assert "custom_call" not in lowered.as_text()
+
+
+def test_blocks_of_an_empty_dimension():
+    block = pl.BlockSpec((0, 8), lambda i: (i, 0))
+    for interpret in (True, pltpu.InterpretParams()):
+        add = pl.pallas_call(
+            add_one, s.like((0, 8)), grid=2, in_specs=[block], out_specs=block, interpret=interpret
+        )
+        assert add(jnp.zeros((0, 8))).shape == (0, 8)
+
+
 def test_options_and_references_outside_of_kernels():
     options = pltpu.CompilerParams(dimension_semantics=["parallel"], flags={"a": 1})
     same = pltpu.CompilerParams(dimension_semantics=("parallel",), flags={"a": 1})
@@ -235,7 +265,17 @@ def test_debug_prints_the_kernel(capsys):
         (lambda: s.copied(s.spec(2, 8)), ValueError, r"for args\[0\] must return 2 values.* returning 1 values"),
         (lambda: s.copied(s.spec(2, 8, at=lambda i: (i * 1.5, 0))), ValueError, r"integer scalars. Output\[0\] has type float32"),
         (lambda: s.copied(s.spec(2, 8, at=lambda i: (order[i], 0))), ValueError, "must not capture constants.*PrefetchScalarGridSpec"),
-        (lambda: s.copied(s.spec(0, 8)), ValueError, "positive sizes, got 0"),
+        (
+            lambda: s.copied(s.spec(0, 8)),
+            ValueError,
+            r"args\[0\] must have positive sizes, got 0 in dimension 0 of \(0, 8\), for an array of shape \(4, 8\).* 4 for all",
+        ),
+        (lambda: s.copied(s.spec(-2, 8)), ValueError, "positive sizes, got -2 in dimension 0"),
+        (lambda: s.copied(s.spec(8, pl.Element(0))), ValueError, "positive sizes, got 0 in dimension 1"),
+        (lambda: s.copied(s.spec(8, pl.BoundedSlice(0))), ValueError, "positive sizes, got 0 in dimension 1"),
+        (lambda: s.copied(s.spec(8, pl.Blocked(4.0))), ValueError, "that are integers, got 4.0 in dimension 1"),
+        (lambda: s.call(s.copy, s.like((-8, 8))), ValueError, r"out_shape has the shape \(-8, 8\), whose dimension 0 has a neg"),
+        (lambda: pltpu.VMEM((8, -1), jnp.float32), ValueError, r"type of references .* \(8, -1\), whose dimension 1"),
         (lambda: s.copied(s.spec("a", 8)), ValueError, "Unsupported block dim type.*str"),
         (lambda: pl.BlockSpec(lambda i: i, (2, 8)), TypeError, "must be a function.*The shape comes first"),
         (lambda: s.add_blocks(x8), ValueError, "`in_specs` and `inputs` do not match"),

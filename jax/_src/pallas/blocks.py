@@ -194,7 +194,25 @@ def block_dims(spec: BlockSpec, shape: Sequence[Any], origin: str) -> tuple[Bloc
             f"Block shape for {origin} (= {dims}) must have the same number of dimensions as the array "
             f"shape {tuple(shape)}."
         )
+    for i, (d, n) in enumerate(zip(dims, shape)):
+        _check_size(d, n, f"dimension {i} of {tuple(spec.block_shape)}, for an array of shape {tuple(shape)}", origin)  # fmt: skip
     return dims
+
+
+def _check_size(d: BlockDim, array_size: Any, where: str, origin: str) -> None:
+    """Check that a block has elements; a dimension without elements may be a block of its own."""
+    size = getattr(d, "block_size", 1)
+    if core.is_symbolic_dim(size):
+        return
+    if not isinstance(size, (int, np.integer)) or isinstance(size, bool):
+        raise ValueError(
+            f"Block shape for {origin} must have sizes that are integers, got {size!r} in {where}."
+        )
+    if size < 1 and not (size == 0 and array_size == 0):
+        raise ValueError(
+            f"Block shape for {origin} must have positive sizes, got {size} in {where}. Give the number of elements that the "
+            f"kernel sees at once, {array_size} for all of them, or None for a dimension that it does not see."
+        )
 
 
 def _block_dim(d: Any, origin: str) -> BlockDim:
@@ -203,8 +221,6 @@ def _block_dim(d: Any, origin: str) -> BlockDim:
     if isinstance(d, (Blocked, Element, Squeezed, BoundedSlice, Indirect)):
         return d
     if isinstance(d, (int, np.integer)) and not isinstance(d, bool):
-        if d < 1:
-            raise ValueError(f"Block shape for {origin} must have positive sizes, got {d}.")
         return Blocked(int(d))
     if core.is_symbolic_dim(d):
         return Blocked(d)

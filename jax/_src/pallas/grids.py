@@ -45,7 +45,8 @@ class GridSpec:
     """What a kernel runs over: the grid, and the blocks of its arguments and results.
 
     Args:
-      grid: the sizes of the grid, integers or traced integers, or pairs of a name and a size.
+      grid: the sizes of the grid, integers or traced integers, or pairs of a name and a size. Those
+        less than 0 are as 0.
       in_specs: a tree of `BlockSpec`, of the structure of the arguments.
       out_specs: the same of the results.
       scratch_shapes: a tree of types of references that the kernel gets besides.
@@ -86,7 +87,7 @@ def _grid_and_names(grid: Any) -> tuple[tuple[Any, ...], tuple[Any, ...] | None]
         names, sizes = zip(*sizes)
     if not all(map(_is_size, sizes)):
         raise ValueError(f"Grid must be a tuple of integers or jax.Array, got {sizes}")
-    return tuple([int(d) if isinstance(d, np.integer) else d for d in sizes]), names
+    return tuple([max(int(d), 0) if isinstance(d, (int, np.integer)) else d for d in sizes]), names
 
 
 def _is_size(d: Any) -> bool:

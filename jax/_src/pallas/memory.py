@@ -7,6 +7,8 @@ import enum
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
+
 from jax._src import dtypes
 from jax._src.core import AbstractRef, AbstractValue, ShapedArray, ShapeDtypeStruct
 from jax._src.lax import lax
@@ -65,8 +67,18 @@ class MemoryRef:
 def memory_ref(shape: Sequence[int], dtype: Any, space: Any) -> MemoryRef:
     if isinstance(shape, int):
         shape = (shape,)
+    check_not_negative(shape, "A type of references")
     dtype = dtypes.check_and_canonicalize_user_dtype(dtype, "MemoryRef")
     return MemoryRef(ShapedArray(tuple(shape), dtype), space)
+
+
+def check_not_negative(shape: Sequence[Any], what: str) -> None:
+    """Raise a ValueError if a shape has a size that is known to be negative."""
+    for i, d in enumerate(shape):
+        if isinstance(d, (int, np.integer)) and d < 0:
+            raise ValueError(
+                f"{what} has the shape {tuple(shape)}, whose dimension {i} has a negative size. Sizes are 0 or more."
+            )
 
 
 def in_device_memory(aval: Any) -> Any:

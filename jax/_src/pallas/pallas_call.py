@@ -30,7 +30,13 @@ from jax._src.pallas.grids import (
     names_of_leaves,
 )
 from jax._src.pallas.interpret import run_over_grid
-from jax._src.pallas.memory import MemoryRef, MemorySpace, in_device_memory, ref_avals_of
+from jax._src.pallas.memory import (
+    MemoryRef,
+    MemorySpace,
+    check_not_negative,
+    in_device_memory,
+    ref_avals_of,
+)
 from jax._src.pallas.values import as_array
 from jax._src.tree_util import (
     PyTreeDef,
@@ -64,7 +70,7 @@ def pallas_call(
       out_shape: the results: a tree of `jax.ShapeDtypeStruct`, or of arrays like them.
       grid_spec: grid, in_specs, out_specs and scratch_shapes in one, in place of these.
       grid: the sizes of the grid: an integer, or a tuple of integers or of pairs of name and size. They
-        can be traced.
+        can be traced. The kernel does not run at all if one is 0 or less.
       in_specs: a tree of `pl.BlockSpec` of the structure of the arguments. By default, and where it is
         None, a block is the whole argument.
       out_specs: the same of the results.
@@ -171,6 +177,7 @@ def out_aval(x: Any) -> ShapedArray:
         dtype = dtypes.canonicalize_dtype(dtype)
     mat = getattr(x, "manual_axis_type", None)
     shape = tuple(map(core.canonicalize_dim, x.shape))
+    check_not_negative(shape, "A result in out_shape")
     kwargs: dict[str, Any] = {} if mat is None else {"manual_axis_type": mat}
     if isinstance(x, MemoryRef) and x.memory_space is not MemorySpace.ANY:
         kwargs["memory_space"] = x.memory_space
@@ -321,10 +328,26 @@ def _interpreted(
     return run_over_grid(jaxpr, grid_mapping, input_output_aliases, args)
 
 
+def _not_run(
+    *args: Any, grid_mapping: GridMapping, input_output_aliases: Any, out_avals: Any, **_: Any
+) -> list[Any]:
+    """Return the results of a kernel whose grid has no points: they are what they start with."""
+    operands = args[grid_mapping.num_dynamic_grid_bounds :]
+    initial = {o: operands[i] for i, o in input_output_aliases}
+    return [
+        initial[o] if o in initial else lax.empty(a.shape, a.dtype) for o, a in enumerate(out_avals)
+    ]
+
+
 def _lower_interpreted(ctx: Any, *args: Any, interpret: Any, **params: Any) -> Any:
     # An interpreter of its own: that of the options, or the one of the mesh.
     own = getattr(interpret, "run_call", None) or getattr(params.get("mesh"), "run_call", None)
-    run = mlir.lower_fun(own or _interpreted, multiple_results=True)
+    return _lower_by(own or _interpreted, ctx, *args, **params)
+
+
+def _lower_by(run: Callable[..., Any], ctx: Any, *args: Any, **params: Any) -> Any:
+    """Lower an application of a kernel to a program of XLA."""
+    run = mlir.lower_fun(run, multiple_results=True)
     # Types in kernels do not say over which mesh axes values vary, nor in which memory XLA has them.
     plain = lambda avals: [
         in_device_memory(a).update_manual_axis_type(core.empty_mat) for a in avals
@@ -341,6 +364,9 @@ def _lower_for(platform: str, ctx: Any, *args: Any, interpret: Any, **params: An
     rule = lowering_for(platform, params["compiler_params"], where)
     if not symbolic_blocks.value:
         _check_static_blocks(params["grid_mapping"], where)
+    # Devices need not be able to launch a kernel without points.
+    if 0 in params["grid_mapping"].grid:
+        return _lower_by(_not_run, ctx, *args, **params)
     return rule(ctx, *args, **params)
 
 
