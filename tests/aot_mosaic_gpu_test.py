@@ -12,7 +12,7 @@ COMPILED = (
     "add_of_few", "functions", "functions_bfloat16", "integers", "booleans", "branches", "atomics", "double_swizzled_64",
     "turned", "matmul", "pipelined_transposed", "from_registers", "normalized", "reductions", "attention", "specialized",
     "grid", "grid_steps", "grid_named", "grid_multiplied", "multicast", "multicast_to_all", "counts", "grid_counts",
-    "in_cluster",
+    "in_cluster", "warps", "shares_memory",
 )  # fmt: skip
 
 

@@ -112,7 +112,7 @@ _COMPARE_FLOATS = {
 }
 _IGNORED = {
     "gpu.barrier", "nvvm.barrier", "nvvm.barrier0", "nvvm.fence.mbarrier.init", "nvvm.fence.proxy",
-    "nvvm.cluster.arrive", "nvvm.cluster.wait", "nvvm.cp.async.bulk.commit.group",
+    "nvvm.bar.warp.sync", "nvvm.cluster.arrive", "nvvm.cluster.wait", "nvvm.cp.async.bulk.commit.group",
     "nvvm.cp.async.bulk.wait_group", "nvvm.wgmma.fence.aligned", "nvvm.wgmma.commit.group.sync.aligned",
     "nvvm.wgmma.wait.group.sync.aligned", "gpu.terminator", "func.return", "nvvm.setmaxregister",
 }  # fmt: skip
@@ -531,6 +531,12 @@ class Machine:
             for b in range(size):
                 self.memory[gmem[inside] + b] = self.shared[place[inside] + b]
 
+    def nvvm_cp_async_bulk_tensor_prefetch(self, op, descriptor, *coordinates):
+        (lane,) = np.flatnonzero(self.mask)
+        known = self.descriptors[int(descriptor[0])]
+        *_, inside, _ = self._box(known, 0, self._coordinates(coordinates, lane))
+        assert inside.any()
+
     # Instructions
 
     def llvm_inline_asm(self, op, *args):
@@ -542,6 +548,13 @@ class Machine:
             return [np.concatenate(p) for p in zip(*parts)]
         if "mapa" in code:
             return self._arrive_at_block(*args)
+        if match := re.match(r"mbarrier.arrive.*, (\d+);", code):
+            for lane in np.flatnonzero(self.mask):
+                self._arrived(int(args[0][lane]), int(match[1]))
+            return []
+        if "mbarrier.test_wait" in code:
+            phases = [self.barriers[int(p)][3] if m else 0 for p, m in zip(args[0], self.mask)]
+            return (np.array(phases) % 2 != args[1]).astype(np.int32)
         if match := re.match(r"(red|ld|atom)\.", code):
             return getattr(self, f"_{match[1]}")(*args)
         return list(args) if code == "" else []

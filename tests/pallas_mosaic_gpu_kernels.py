@@ -591,6 +591,91 @@ KERNELS |= {
 }  # fmt: skip
 
 
+# Single warps, memory that references share, and prefetches
+
+
+def warps(x_ref, o_ref, first, numbers, loaded, ready, done):
+    @pl.core_map(plgpu.WarpMesh(axis_name="warp"))
+    def _():
+        warp = lax.axis_index("warp")
+
+        @pl.when(warp == 1)
+        def _():
+            plgpu.copy_gmem_to_smem(x_ref.at[0], first, loaded)
+
+        @pl.when(warp == 2)
+        def _():
+            numbers[0] = x_ref[1, 5] * 2
+            plgpu.barrier_arrive(ready)
+            lax.while_loop(lambda found: ~found, lambda _: plgpu.barrier_test(ready), False)
+
+    @plgpu.warp_map
+    def _(warp):
+        numbers[1 + warp] = lax.fori_loop(
+            0, warp, lambda i, total: total + x_ref[1, i], jnp.float32(0)
+        )
+        plgpu.barrier_arrive(done)
+
+    plgpu.barrier_wait(loaded)
+    plgpu.barrier_wait(done)
+    first[...] = first[...] + numbers[0] + numbers[4]
+    plgpu.commit_smem()
+
+    @plgpu.warp_map
+    def _(warp):
+        plgpu.copy_smem_to_gmem(first.at[pl.ds(warp * 32, 32)], o_ref.at[pl.ds(warp * 32, 32)])
+        plgpu.wait_smem_to_gmem(0)
+
+
+def shares_memory(a_ref, b_ref, o_ref, memory, barrier):
+    """The product of matrices, whose memory is then that of another array."""
+    (a, b), (numbers, _), again = memory
+    plgpu.async_prefetch(b_ref)
+    plgpu.copy_gmem_to_smem(a_ref, a, barrier)
+    plgpu.copy_gmem_to_smem(b_ref, b, barrier)
+    plgpu.barrier_wait(barrier)
+
+    def multiply(acc):
+        plgpu.wgmma(acc, a, b)
+        return acc[...]
+
+    product = pl.run_scoped(multiply, plgpu.ACC((64, 64)))
+    again[...] = product
+    total = again[...] * 2
+    numbers[...] = total[0]
+    o_ref[...] = total + lax.broadcast_in_dim(numbers[...], (64, 64), [1])
+
+
+def _shares_memory(a, b):
+    product = 2 * _product(a, b)
+    return product + product[0]
+
+
+KERNELS |= {
+    "warps": Kernel(
+        warps, [like(2, 128)], like(128), lambda x: x[0] + 2 * x[1, 5] + x[1, :3].sum(),
+        dict(
+            scratch_types=[
+                SMEM((128,), f32), SMEM((8,), f32), plgpu.Barrier(), plgpu.Barrier(), plgpu.Barrier(num_arrivals=4),
+            ]
+        ),
+    ),
+    "shares_memory": Kernel(
+        shares_memory, [like(64, 64, dtype=f16), like(64, 64, dtype=f16)], like(64, 64), _shares_memory,
+        dict(
+            scratch_types=[
+                plgpu.RefUnion(
+                    [SMEM((64, 64), f16, transforms=SWIZZLED), SMEM((64, 64), f16, transforms=SWIZZLED)],
+                    [SMEM((64,), f32), SMEM((8, 16), f32)], SMEM((64, 64), f32),
+                ),
+                plgpu.Barrier(num_arrivals=2),
+            ]
+        ),
+        tolerance=1e-3,
+    ),
+}  # fmt: skip
+
+
 # Several warpgroups
 
 

@@ -182,7 +182,9 @@ def _views_of_union(ref: Any, groups: Sequence[Any]) -> list[Any]:
         flat, tree = tree_flatten(group, is_leaf=_is_memory_ref)
         views: list[Any] = []
         for member, offset in zip(flat, _offsets(flat)):
-            extract = ExtractAliasedRef(member.shape, member.dtype, offset, member.layout)
+            extract = ExtractAliasedRef(
+                member.shape, member.dtype, offset, member.layout, member.transforms
+            )
             view = TransformedRef(ref, (extract,))
             nested = isinstance(member, RefUnion)
             views.append(_views_of_union(view, member.refs) if nested else view)

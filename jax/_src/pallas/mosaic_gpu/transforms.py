@@ -179,11 +179,17 @@ class ExtractAliasedRef(Transform):
     Args:
       shape, dtype: those of the view.
       offset: where it begins: a number of bytes, or of columns in tensor memory.
+      layout: how it is arranged in tensor memory.
+      transforms: how it is arranged in shared memory.
     """
 
-    __slots__ = ("shape", "dtype", "offset", "layout")
+    __slots__ = ("shape", "dtype", "offset", "layout", "transforms")
 
-    def __init__(self, shape: tuple[int, ...], dtype: Any, offset: int, layout: Any = None):
+    def __init__(
+        self, shape: tuple[int, ...], dtype: Any, offset: int, layout: Any = None,
+        transforms: Sequence[Transform] = (),
+    ):  # fmt: skip
+        self.transforms = tuple(transforms)
         self.shape = shape
         self.dtype = dtype
         self.offset = offset

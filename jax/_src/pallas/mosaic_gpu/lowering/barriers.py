@@ -1,6 +1,7 @@
 """Barriers in shared memory, and their rules.
 
-Each lane of a warpgroup arrives: a barrier counts 128 times the arrivals that a kernel asks for. Which
+Each lane of a warpgroup arrives, and four times each lane of a single warp: a barrier counts 128 times the
+arrivals that a kernel asks for. At barriers of clusters one lane arrives for all. Which
 phase a thread waits for next is a bit of a local variable for each barrier.
 """
 
@@ -11,15 +12,26 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
+
 from jax._src.lib.mlir import ir
 from jax._src.lib.mlir.dialects import arith, llvm, nvvm, scf
 from jax._src.pallas.kernel_rules import RuleContext
-from jax._src.pallas.mosaic_gpu.copies import barrier_arrive_p, barrier_wait_p
+from jax._src.pallas.mosaic_gpu.copies import barrier_arrive_p, barrier_test_p, barrier_wait_p
 from jax._src.pallas.mosaic_gpu.core import BarrierType
 from jax._src.pallas.mosaic_gpu.layouts import WARPGROUP
 from jax._src.pallas.mosaic_gpu.lowering.clusters import groups_of
+from jax._src.pallas.mosaic_gpu.lowering.fragments import splat
 from jax._src.pallas.mosaic_gpu.lowering.indices import Index, integer
-from jax._src.pallas.mosaic_gpu.lowering.kernel import TABLE, GpuKernel, asm, pointer_type, rule
+from jax._src.pallas.mosaic_gpu.lowering.kernel import (
+    TABLE,
+    WARP,
+    GpuKernel,
+    asm,
+    pointer_type,
+    rule,
+    uniform,
+)
 from jax._src.pallas.mosaic_gpu.lowering.views import Dim, index_of, row_major
 from jax._src.pallas.mosaic_gpu.operations import operands_of
 from jax._src.state.indexing import NDIndexer
@@ -160,11 +172,18 @@ def invalidate(
 def _arrive(ctx: RuleContext, *flat: Any, tree: Any) -> Any:
     (operand,) = operands_of(tree, flat)
     kernel, barrier = ctx.kernel, barriers_of(operand)
-    if barrier.dtype.collective_axes is None:
-        nvvm.mbarrier_arrive(barrier.pointer(kernel), results=[kernel.i64])
-    else:
+    if barrier.dtype.collective_axes is not None:
         _arrive_in_cluster(kernel, barrier)
+    elif kernel.is_warp:
+        _arrive_often(kernel, barrier, WARPGROUP // WARP)
+    else:
+        nvvm.mbarrier_arrive(barrier.pointer(kernel), results=[kernel.i64])
     return []
+
+
+def _arrive_often(kernel: GpuKernel, barrier: Barriers, n: int) -> None:
+    """Emit several arrivals of each lane: those of a warp are as many as those of a warpgroup."""
+    asm(f"mbarrier.arrive.shared::cta.b64 _, [$0], {n};", "r", [barrier.pointer(kernel)])
 
 
 # The barrier is at the same place in the shared memory of each block.
@@ -177,10 +196,10 @@ _ARRIVE_AT_BLOCK = """{
 
 def _arrive_in_cluster(kernel: GpuKernel, barrier: Barriers) -> None:
     """Emit an arrival of the warpgroup at the barriers of several blocks, one lane for each."""
-    kernel.warpgroup_barrier()
+    kernel.thread_barrier()
     groups = groups_of(barrier.dtype.collective_axes)
     mask = kernel.cluster.mask(groups, only_first=barrier.dtype.leader_tracked)
-    lane = kernel.in_warpgroup
+    lane = kernel.in_thread
     is_block = arith.cmpi(arith.CmpIPredicate.ult, lane, integer(kernel.cluster.size))
     number = arith.select(is_block, lane, integer(0))
     bit = arith.andi(arith.shrui(mask, number), integer(1))
@@ -189,13 +208,15 @@ def _arrive_in_cluster(kernel: GpuKernel, barrier: Barriers) -> None:
 
 
 def arrive_expecting(kernel: GpuKernel, barrier: Barriers, size: int) -> None:
-    """Emit an arrival of the warpgroup that is complete when bytes have been copied."""
-    share, rest = divmod(size, WARPGROUP)
+    """Emit an arrival of the thread that is complete when bytes have been copied."""
+    share, rest = divmod(size, WARP if kernel.is_warp else WARPGROUP)
     expected: Any = integer(share)
     if rest:
-        first = arith.cmpi(arith.CmpIPredicate.eq, kernel.in_warpgroup, integer(0))
+        first = arith.cmpi(arith.CmpIPredicate.eq, kernel.in_thread, integer(0))
         expected = arith.select(first, integer(share + rest), expected)
     nvvm.mbarrier_arrive_expect_tx(barrier.pointer(kernel), expected, results=[kernel.i64])
+    if kernel.is_warp:
+        _arrive_often(kernel, barrier, WARPGROUP // WARP - 1)
 
 
 @rule(barrier_wait_p)
@@ -203,12 +224,48 @@ def _wait(ctx: RuleContext, *flat: Any, tree: Any) -> Any:
     (operand,) = operands_of(tree, flat)
     kernel = ctx.kernel
     barrier = barriers_of(operand)
+    parity, phases, bit = _phase(kernel, barrier)
+    llvm.StoreOp(arith.xori(phases, bit), barrier.phases)
+    nvvm.mbarrier_try_wait_parity(barrier.pointer(kernel), parity, integer(_TICKS))
+    _order_cluster(barrier)
+    return []
+
+
+def _phase(kernel: GpuKernel, barrier: Barriers) -> tuple[Any, Any, Any]:
+    """Return the parity of the phase to wait for, and all phases with the bit that it has in them."""
     bit = arith.shli(integer(1), barrier.number().value())
     phases = llvm.load(kernel.i32, barrier.phases)
-    llvm.StoreOp(arith.xori(phases, bit), barrier.phases)
     is_odd = arith.cmpi(arith.CmpIPredicate.ne, arith.andi(phases, bit), integer(0))
-    parity = arith.extui(kernel.i32, is_odd)
-    nvvm.mbarrier_try_wait_parity(barrier.pointer(kernel), parity, integer(_TICKS))
+    return arith.extui(kernel.i32, is_odd), phases, bit
+
+
+def _order_cluster(barrier: Barriers) -> None:
+    """Emit what orders the doings of other blocks with a wait, which itself orders those of this one."""
     if barrier.dtype.collective_axes is not None:
-        asm("fence.acq_rel.cluster;", "", [])  # the wait itself orders what this block has done
-    return []
+        asm("fence.acq_rel.cluster;", "", [])
+
+
+_TEST = """{
+    .reg .pred complete;
+    mbarrier.test_wait.parity.shared::cta.b64 complete, [$1], $2;
+    selp.b32 $0, 1, 0, complete;
+}"""
+
+
+@rule(barrier_test_p)
+def _test(ctx: RuleContext, *flat: Any, tree: Any) -> Any:
+    (operand,) = operands_of(tree, flat)
+    kernel, barrier = ctx.kernel, barriers_of(operand)
+    if not kernel.is_warp:
+        raise NotImplementedError(
+            "barrier_test is for functions of single warps: call it in one given to plgpu.warp_map, or wait by barrier_wait."
+        )
+    parity, phases, bit = _phase(kernel, barrier)
+    # All lanes go on with what the first one has found, and see what it sees.
+    found = uniform(asm(_TEST, "=r,r,r", [barrier.pointer(kernel), parity], kernel.i32))
+    kernel.thread_barrier()
+    is_complete = arith.cmpi(arith.CmpIPredicate.ne, found, integer(0))
+    passed = arith.select(is_complete, bit, integer(0))
+    llvm.StoreOp(arith.xori(phases, passed), barrier.phases)
+    _order_cluster(barrier)
+    return splat(is_complete, (), np.bool_)

@@ -31,6 +31,7 @@ from jax._src.pallas.mosaic_gpu.lowering import (
     reductions as _reductions,
     semaphores as _semaphores,
     shapes as _shapes,
+    warps as _warps,
 )
 from jax._src.pallas.mosaic_gpu.lowering.clusters import Cluster
 from jax._src.pallas.mosaic_gpu.lowering.fragments import splat
@@ -56,6 +57,7 @@ _RULES = (
     _reductions,
     _semaphores,
     _shapes,
+    _warps,
 )
 _TARGET = "mosaic_gpu_v2"
 _MOST_BLOCKS = 2**31 - 1

@@ -339,7 +339,7 @@ def allocate(kernel: GpuKernel, aval: Any, shared: bool) -> Any:
         start = kernel.shared.allocate(8 * count * copies, 8)
         mine = _mine(kernel, start, 8 * count, shared)
         return barriers.Barriers.create(kernel, mine, inner.shape, inner.dtype)
-    if isinstance(inner.dtype, dtypes.ExtendedDType) or hasattr(aval, "groups"):
+    if isinstance(inner.dtype, dtypes.ExtendedDType):
         raise NotImplementedError(f"Kernels for {TABLE.target} cannot allocate {aval} yet.")
     size = nbytes(inner.shape, inner.dtype)
     size = -(-size // SHARED_ALIGNMENT) * SHARED_ALIGNMENT if copies > 1 else size

@@ -22,12 +22,13 @@ from jax._src.pallas.mosaic_gpu.copies import (
     copy_smem_to_gmem_p,
     wait_smem_to_gmem_p,
 )
+from jax._src.pallas.mosaic_gpu.core import MemorySpace
 from jax._src.pallas.mosaic_gpu.lowering import barriers
 from jax._src.pallas.mosaic_gpu.lowering.clusters import narrow
 from jax._src.pallas.mosaic_gpu.lowering.indices import Index, integer
 from jax._src.pallas.mosaic_gpu.lowering.kernel import TABLE, GpuKernel, rule
 from jax._src.pallas.mosaic_gpu.lowering.memory import resolved
-from jax._src.pallas.mosaic_gpu.lowering.views import View
+from jax._src.pallas.mosaic_gpu.lowering.views import View, whole
 from jax._src.pallas.mosaic_gpu.operations import operands_of
 
 _MOST_DIMS = 5
@@ -209,20 +210,31 @@ def _to_shared(
         raise _refused("with a barrier of the cluster: take plgpu.Barrier()")
     size = math.prod(box.box) * dtypes.itemsize_bits(box.dtype) // 8
     if not kernel.params.unsafe_no_auto_barriers:
-        kernel.warpgroup_barrier()
+        kernel.thread_barrier()
     barriers.arrive_expecting(kernel, there, size)
-    offset, mask = Index(), None
-    if collective_axes is not None and (numbers := kernel.cluster.numbers(collective_axes))[1:]:
-        box, start, offset = _share(
-            box, start, kernel.cluster.position(collective_axes), len(numbers)
-        )
-        mask = narrow(kernel.cluster.mask([collective_axes]))
+    box, start, offset, mask = _shared(kernel, box, start, collective_axes)
     descriptor = kernel.descriptors.get(box)
     nvvm.cp_async_bulk_tensor_shared_cluster_global(
         _beginning(smem, offset), descriptor, _coordinates(start), there.pointer(kernel), [],
         multicast_mask=mask, predicate=kernel.one_lane(),
     )  # fmt: skip
     return []
+
+
+def _shared(
+    kernel: GpuKernel, box: Box, start: list[Index], axes: Any
+) -> tuple[Box, list[Index], Index, Any]:
+    """Return the part of a copy that this block starts for all along some axes of the cluster.
+
+    Returns:
+      The part, where it begins, how many elements of shared memory are before it, and the set of the blocks;
+      None if this block is the only one.
+    """
+    blocks = 1 if axes is None else len(kernel.cluster.numbers(axes))
+    if blocks == 1:
+        return box, start, Index(), None
+    part = _share(box, start, kernel.cluster.position(axes), blocks)
+    return *part, narrow(kernel.cluster.mask([axes]))
 
 
 def _share(
@@ -306,8 +318,21 @@ def _to_global(
 
 
 @rule(async_prefetch_p)
-def _prefetch(ctx: RuleContext, *flat: Any, **_: Any) -> Any:
-    raise _refused("to the cache only")
+def _prefetch(
+    ctx: RuleContext, *flat: Any, tree: Any, collective_axes: Any, leader_tracked: Any
+) -> Any:
+    if leader_tracked is not None:
+        raise _refused("with leader_tracked, which is for products of two blocks on Blackwell GPUs")
+    (source,) = operands_of(tree, flat)
+    kernel, gmem = ctx.kernel, resolved(source)
+    like = whole(gmem.pointer, gmem.shape, gmem.dtype, MemorySpace.SMEM)
+    box, start, _, _ = _shared(kernel, *plan(gmem, like), collective_axes)
+    descriptor = kernel.descriptors.get(box)
+    only = scf.IfOp(kernel.one_lane())
+    with ir.InsertionPoint(only.then_block):
+        nvvm.cp_async_bulk_tensor_prefetch(descriptor, _coordinates(start), [])
+        scf.yield_([])
+    return []
 
 
 @rule(commit_smem_p)
@@ -316,7 +341,7 @@ def _commit(ctx: RuleContext, *flat: Any, tree: Any) -> Any:
     kind = ir.Attribute.parse("#nvvm.proxy_kind<async.shared>")
     space = ir.Attribute.parse("#nvvm.shared_space<cta>")
     nvvm.fence_proxy(kind, space=space)
-    kernel.warpgroup_barrier()
+    kernel.thread_barrier()
     return []
 
 
@@ -331,5 +356,5 @@ def _wait(ctx: RuleContext, *flat: Any, tree: Any, wait_read_only: bool) -> Any:
     (n,) = operands_of(tree, flat)
     count = ir.IntegerAttr(n.scalar.owner.attributes["value"]).value
     nvvm.cp_async_bulk_wait_group(count, read=wait_read_only or None)
-    ctx.kernel.warpgroup_barrier()
+    ctx.kernel.thread_barrier()
     return []

@@ -219,7 +219,7 @@ def _digits(value: Any, sizes: Sequence[int], total: int) -> list[Index]:
 def first_of_copies(kernel: GpuKernel, layout: FragmentedLayout) -> Any:
     """Return whether this lane is the first of those that have the same elements; None if all differ."""
     if isinstance(layout, WGSplatFragLayout):
-        return arith.cmpi(arith.CmpIPredicate.eq, kernel.in_warpgroup, integer(0))
+        return arith.cmpi(arith.CmpIPredicate.eq, kernel.in_thread, integer(0))
     if isinstance(layout, WGStridedFragLayout):
         return None
     out = None

@@ -82,6 +82,8 @@ class GpuKernel(KernelContext):
       descriptors: those of copies.
       cluster: the blocks of the cluster.
       semaphores: the counters in global memory.
+      is_warp: whether the threads of what is being lowered are single warps, and not warpgroups.
+      in_thread: the number of the lane in its thread.
     """
 
     def __init__(self, name: str, context: Any, threads: int, params: CompilerParams):
@@ -99,6 +101,7 @@ class GpuKernel(KernelContext):
         self.scratch_size = 0
         self.descriptors: Any = None
         self.cluster: Any = None
+        self.is_warp = False
         self.semaphores: Any = None
         self.i32 = ir.IntegerType.get_signless(32)
         self.i64 = ir.IntegerType.get_signless(64)
@@ -113,6 +116,7 @@ class GpuKernel(KernelContext):
         self.warp = arith.remui(warp, integer(WARPGROUP // WARP))
         self.warpgroup = arith.divui(warp, integer(WARPGROUP // WARP))
         self.in_warpgroup = arith.remui(self.thread_id, integer(WARPGROUP))
+        self.in_thread = self.in_warpgroup
         space = ir.Attribute.parse("#gpu.address_space<workgroup>")
         i8 = ir.IntegerType.get_signless(8)
         memory = gpu.dynamic_shared_memory(
@@ -160,6 +164,26 @@ class GpuKernel(KernelContext):
         name = arith.addi(self.warpgroup, integer(1))
         asm(f"bar.sync $0, {WARPGROUP};", "r", [name])
 
+    def thread_barrier(self) -> None:
+        """Emit a point that all lanes of the thread reach before any of them goes on."""
+        if self.is_warp:
+            nvvm.bar_warp_sync(integer(-1))
+        else:
+            self.warpgroup_barrier()
+
+    @contextlib.contextmanager
+    def single_warps(self, axis: Any) -> Iterator[None]:
+        """Context manager in which each warp is a thread of its own, whose number is that along an axis."""
+        before = self.axes, self.sizes
+        self.axes, self.sizes = (
+            self.axes | {axis: self.warp},
+            self.sizes | {axis: WARPGROUP // WARP},
+        )
+        self.is_warp, self.in_thread = True, self.lane
+        yield
+        self.axes, self.sizes = before
+        self.is_warp, self.in_thread = False, self.in_warpgroup
+
     def synchronize(self, shared: bool, clusters: bool = False) -> None:
         """Emit a point that threads reach before any of them goes on.
 
@@ -176,7 +200,9 @@ class GpuKernel(KernelContext):
             self.warpgroup_barrier()
 
     def one_lane(self) -> Any:
-        """Return whether this is the one lane of the warpgroup that does what is done once."""
+        """Return whether this is the one lane of the thread that does what is done once."""
+        if self.is_warp:
+            return nvvm.elect_sync()
         first = arith.cmpi(arith.CmpIPredicate.eq, self.warp, integer(0))
         return arith.andi(first, nvvm.elect_sync())
 

@@ -67,10 +67,10 @@ def write(kernel: Any, view: View, x: Fragment) -> None:
     """Write an array to memory, between barriers that keep accesses of other lanes apart."""
     automatic = not kernel.params.unsafe_no_auto_barriers
     if automatic:
-        kernel.warpgroup_barrier()
+        kernel.thread_barrier()
     store(kernel, view, x)
     if automatic:
-        kernel.warpgroup_barrier()
+        kernel.thread_barrier()
 
 
 @rule(swap_p)

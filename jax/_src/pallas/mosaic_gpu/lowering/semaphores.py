@@ -145,14 +145,14 @@ class _once:
 
 
 def _signal(kernel: GpuKernel, view: View, inc: Any, scope: str) -> None:
-    kernel.warpgroup_barrier()
-    with _once(kernel, kernel.in_warpgroup):
+    kernel.thread_barrier()
+    with _once(kernel, kernel.in_thread):
         pointer = view.address(view.element_offset([]))
         asm(f"red.release.{scope}.add.u32 [$0], $1;", "l,r", [pointer, inc])
 
 
 def _wait(kernel: GpuKernel, view: View, value: Any, decrement: bool, scope: str) -> None:
-    with _once(kernel, kernel.in_warpgroup):
+    with _once(kernel, kernel.in_thread):
         pointer = view.address(view.element_offset([]))
         loop = scf.WhileOp([], [])
         with ir.InsertionPoint(loop.before.blocks.append()):
@@ -163,7 +163,7 @@ def _wait(kernel: GpuKernel, view: View, value: Any, decrement: bool, scope: str
             scf.condition(again, [])
         with ir.InsertionPoint(loop.after.blocks.append()):
             scf.yield_([])
-    kernel.warpgroup_barrier()
+    kernel.thread_barrier()
 
 
 def _taken(
@@ -224,12 +224,12 @@ def _read(ctx: RuleContext, *flat: Any, args_tree: Any) -> Any:
     ref, transforms = tree_unflatten(args_tree, flat)
     kernel, view = ctx.kernel, transformed(ref, transforms)
     there = kernel.scratch_pointer(_BYTES)
-    kernel.warpgroup_barrier()
-    with _once(kernel, kernel.in_warpgroup):
+    kernel.thread_barrier()
+    with _once(kernel, kernel.in_thread):
         pointer = view.address(view.element_offset([]))
         count = asm("ld.relaxed.sys.b32 $0, [$1];", "=r,l", [pointer], kernel.i32)
         llvm.StoreOp(count, there, alignment=_BYTES)
-    kernel.warpgroup_barrier()
+    kernel.thread_barrier()
     out = llvm.load(kernel.i32, there, alignment=_BYTES)
-    kernel.warpgroup_barrier()
+    kernel.thread_barrier()
     return splat(out, (), _int32)

@@ -33,6 +33,7 @@ from jax._src.pallas.mosaic_gpu.lowering.kernel import (
     element_type,
 )
 from jax._src.pallas.mosaic_gpu.transforms import (
+    ExtractAliasedRef,
     SwizzleTransform,
     TilingTransform,
     UnswizzleRef,
@@ -284,6 +285,10 @@ def _transformed(view: View, t: Any) -> View:
         return _untiled(view, t.tiling)
     if isinstance(t, TilingTransform):
         return _tiled(view, t.tiling)
+    if isinstance(t, ExtractAliasedRef):
+        i8 = ir.IntegerType.get_signless(8)
+        start = llvm.GEPOp(view.pointer.type, view.pointer, [], [t.offset], i8, None).result
+        return arranged(whole(start, t.shape, t.dtype, view.space), t.transforms)
     what = "with another dtype" if isinstance(t, BitcastTransform) else f"through {t}"
     raise NotImplementedError(f"Kernels for {TABLE.target} cannot view a reference {what}.")
 
