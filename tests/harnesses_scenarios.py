@@ -12,8 +12,6 @@ from jax._src.internal_test_util import test_harnesses
 from jax.extend.core import Primitive
 
 CASES = Programs()
-# Its primitive cannot be bound so in the reference.
-UNUSABLE = ("mul",)
 
 
 def is_redrawn(harness):
@@ -106,7 +104,7 @@ def drawn_arguments():
 
 
 def usable(harness):
-    if harness.group_name in UNUSABLE or is_redrawn(harness) or not harness.filter("cpu"):
+    if is_redrawn(harness) or not harness.filter("cpu"):
         return False
     sizes = [np.prod(a.shape) for a in harness.arg_descriptors if hasattr(a, "shape")]
     return "64" not in np.dtype(harness.dtype).name.replace("complex64", "") and sum(sizes) < 1500
