@@ -276,6 +276,21 @@ def test_debug_prints_the_kernel(capsys):
         (lambda: s.copied(s.spec(8, pl.Blocked(4.0))), ValueError, "that are integers, got 4.0 in dimension 1"),
         (lambda: s.call(s.copy, s.like((-8, 8))), ValueError, r"out_shape has the shape \(-8, 8\), whose dimension 0 has a neg"),
         (lambda: pltpu.VMEM((8, -1), jnp.float32), ValueError, r"type of references .* \(8, -1\), whose dimension 1"),
+        (
+            lambda: s.call(s.copy, x8, scratch_shapes=[pltpu.VMEM((2,), jnp.float32)])(x8),
+            TypeError,
+            r"pallas_call copy at .*pallas_scenarios.py.* to arguments \(Ref.*float32\[8\].*\); to results \(.*\); to scratch arrays "
+            r"\(Ref<vmem>.*float32\[2\].*\), but copy\(\) takes 2 positional arguments but 3 were given",
+        ),
+        (lambda: s.call(s.add, x8)(x8), TypeError, r"but add\(\) missing 1 required .*'o_ref'. Give it a parameter for each"),
+        (lambda: s.call(needs_more, x8)(x8), TypeError, r"^add\(\) missing 2 required"),
+        (
+            lambda: s.copied(s.spec(2, 8, at=lambda i, j: (i, j))),
+            TypeError,
+            r"<lambda> at .*pallas_test.py:\d+ for args\[0\] is called with 1 indices of the grid, but .* missing 1 required .*'j'",
+        ),
+        (lambda: s.copied(pl.BlockSpec(2, lambda i: i)), TypeError, r"args\[0\] must be a tuple of .*\(4, 8\), got 2"),
+        (lambda: s.call(s.copy, x8, in_specs=s.spec(8))(x8), ValueError, "`in_specs` must be a tuple or a list.*Found: BlockSpec"),
         (lambda: s.copied(s.spec("a", 8)), ValueError, "Unsupported block dim type.*str"),
         (lambda: pl.BlockSpec(lambda i: i, (2, 8)), TypeError, "must be a function.*The shape comes first"),
         (lambda: s.add_blocks(x8), ValueError, "`in_specs` and `inputs` do not match"),
@@ -298,6 +313,10 @@ def test_errors(make, error, text):
 
 
 order = jnp.array([1, 0])
+
+
+def needs_more(x_ref, o_ref):
+    s.add(x_ref)
 
 
 def test_helpers_refuse():

@@ -188,11 +188,16 @@ def block_dims(spec: BlockSpec, shape: Sequence[Any], origin: str) -> tuple[Bloc
     """Return what a spec says of each dimension of an array of this shape."""
     if spec.block_shape is None:
         return tuple([Blocked(d) for d in shape])
+    if not isinstance(spec.block_shape, Sequence):
+        raise TypeError(
+            f"Block shape for {origin} must be a tuple of a size for each dimension of the array shape {tuple(shape)}, got "
+            f"{spec.block_shape!r} of type {type(spec.block_shape)}."
+        )
     dims = tuple([_block_dim(d, origin) for d in spec.block_shape])
     if len(dims) != len(shape):
         raise ValueError(
             f"Block shape for {origin} (= {dims}) must have the same number of dimensions as the array "
-            f"shape {tuple(shape)}."
+            f"shape {tuple(shape)}. Give a size for each dimension, and None for those that the kernel does not see."
         )
     for i, (d, n) in enumerate(zip(dims, shape)):
         _check_size(d, n, f"dimension {i} of {tuple(spec.block_shape)}, for an array of shape {tuple(shape)}", origin)  # fmt: skip
@@ -282,9 +287,12 @@ def block_mapping(
 
     def run(*flat: Any) -> list[Any]:
         args, kwargs = index_tree.unflatten(flat)
-        found = tree_flatten(
-            index_map(*args, **kwargs), is_leaf=lambda x: isinstance(x, (Slice, slice))
-        )[0]
+        n = len([a for a in index_avals if type(a) is not AbstractRef])
+        takes = f"{n} indices of the grid"
+        if n < len(args):
+            takes += f", and {len(args) - n} references to operands of index maps"
+        index = call_with(index_map, args, kwargs, f"{where} is called with {takes}")
+        found = tree_flatten(index, is_leaf=lambda x: isinstance(x, (Slice, slice)))[0]
         return _index_of_block(where, dims, found)
 
     args = index_tree.unflatten(list(index_avals))[0]
@@ -306,6 +314,25 @@ def block_mapping(
     )  # fmt: skip
 
 
+def call_with(
+    function: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, Any], what: str
+) -> Any:
+    """Call a user's function; if its parameters are not what it is called with, the error says so.
+
+    Args:
+      function: the function.
+      args, kwargs: its arguments.
+      what: a sentence without its end: which function is called with what.
+    """
+    try:
+        return function(*args, **kwargs)
+    except TypeError as e:
+        # An error of the function itself has a frame of it.
+        if e.__traceback__ is None or e.__traceback__.tb_next is not None:
+            raise
+        raise TypeError(f"{what}, but {e}. Give it a parameter for each.") from e
+
+
 def _index_of_block(where: str, dims: Sequence[BlockDim], found: Sequence[Any]) -> list[Any]:
     """Return what an index map returned, as scalars and arrays of integers.
 
@@ -315,7 +342,7 @@ def _index_of_block(where: str, dims: Sequence[BlockDim], found: Sequence[Any]) 
     if len(found) != len(dims):
         raise ValueError(
             f"{where} must return {len(dims)} values to match block_shape={tuple(dims)}. Currently returning "
-            f"{len(found)} values."
+            f"{len(found)} values. Return an index for each dimension of the array."
         )
     out = []
     for i, (d, x) in enumerate(zip(dims, found)):

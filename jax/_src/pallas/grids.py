@@ -258,6 +258,10 @@ def grid_mapping(
 def _flat_specs(specs: Any, tree: PyTreeDef, what: str, of: str) -> list[BlockSpec]:
     if specs is no_block_spec or isinstance(specs, NoBlockSpec):
         return [BlockSpec()] * tree.num_leaves
+    if what == "in_specs" and not isinstance(specs, (tuple, list)):
+        raise ValueError(
+            f"`in_specs` must be a tuple or a list of a BlockSpec for each argument. Found: {specs!r}."
+        )
     flat, own = leaves_with_none(specs)
     if own.num_leaves == tree.num_leaves and own == tree:
         return [BlockSpec() if s is None else _checked(s, what) for s in flat]

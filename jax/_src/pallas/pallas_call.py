@@ -16,7 +16,7 @@ from jax._src.interpreters import mlir, partial_eval as pe
 from jax._src.lax import lax
 from jax._src.mesh import AxisType
 from jax._src.pallas.backends import lowering_for, platforms, register
-from jax._src.pallas.blocks import no_block_spec
+from jax._src.pallas.blocks import call_with, no_block_spec
 from jax._src.pallas.compiler_params import check_compiler_params
 from jax._src.pallas.cost_estimate import CostEstimate
 from jax._src.pallas.effects import KernelEffect
@@ -256,10 +256,9 @@ def trace_kernel(
         results = _as_tuple(tree_unflatten(out_tree, refs[n : n + m]))
         scratch = tree_unflatten(scratch_tree, refs[n + m :])
         with kernel_in_scope(core.trace_ctx.trace):
-            if isinstance(scratch, dict):
-                out = kernel(*args, *results, **scratch)
-            else:
-                out = kernel(*args, *results, *_as_tuple(scratch))
+            named = scratch if isinstance(scratch, dict) else {}
+            positional = [*args, *results, *(() if named else _as_tuple(scratch))]
+            out = call_with(kernel, positional, named, f"{called} {given}")
         if out is not None:
             raise ValueError(
                 f"The kernel function in the {what} {where} should return None. It returns a PyTree: "
@@ -270,6 +269,9 @@ def trace_kernel(
     where = api_util.debug_info(what, kernel, (), {}).func_src_info
     if name is not None:
         where = f"{name} for kernel function {where}"
+    called = f"The kernel function in the {what} {where} is called with references, in this order:"
+    kinds = zip(("arguments", "results", "scratch arrays"), avals)
+    given = "; ".join([f"to {kind} ({', '.join(map(str, group))})" for kind, group in kinds])
     flat = [a for group in avals for a in group]
     jaxpr, _, consts = pe.trace_to_jaxpr_dynamic(run, flat, core.DebugInfo(what, where))
     return jaxpr, consts
