@@ -38,10 +38,24 @@ def atomics(x_ref, o_ref):
     plgpu.atomic_add(o_ref, (3,), jnp.cumsum(old).max())
 
 
+def scoped(x_ref, o_ref):
+    def add_up(sum_ref):
+        sum_ref[...] = jnp.zeros_like(sum_ref)
+
+        @pl.loop(0, x_ref[0].astype(jnp.int32))
+        def _(i):
+            sum_ref[...] += x_ref[pl.ds(i * 16, 16)]
+
+        o_ref[...] = sum_ref[...]
+
+    pl.run_scoped(add_up, pl.ANY((16,), jnp.float32))
+
+
 KERNELS = {
     "functions": (functions, like(128, dtype=jnp.bfloat16), like(128, dtype=jnp.bfloat16)),
     "product": (product, like(32, 32, dtype=jnp.bfloat16), *[like(32, 64, dtype=jnp.bfloat16), like(64, 32, dtype=jnp.bfloat16)]),
     "atomics": (atomics, like(16), like(16)),
+    "scoped": (scoped, like(16), like(64)),
 }  # fmt: skip
 
 

@@ -12,7 +12,7 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 from jax.experimental import pallas as pl
-from jax.experimental.pallas import triton as plgpu
+from jax.experimental.pallas import tpu as pltpu, triton as plgpu
 
 # The canonicalization of later jaxlibs knows that a number shifted right by itself is 0.
 SHIFTS = {
@@ -116,6 +116,53 @@ def test_derivative_of_masked_access():
     np.testing.assert_array_equal(tangent, [3, 3, 0, 0])
 
 
+def sum_of_blocks(x_ref, o_ref, space=pl.ANY):
+    def add_up(sum_ref):
+        sum_ref[...] = jnp.zeros_like(sum_ref)
+
+        @pl.loop(0, 4)
+        def _(i):
+            sum_ref[...] += x_ref[pl.ds(i * 16, 16)]
+
+        @pl.when(x_ref[0] > 0)
+        def _():
+            sum_ref[...] *= 2
+
+        o_ref[...] = sum_ref[...]
+        return sum_ref[...].sum()
+
+    total = pl.run_scoped(add_up, space((16,), jnp.float32))
+    o_ref[...] += total
+
+
+def test_scoped_references_are_in_registers():
+    x = np.arange(1, 65, dtype=np.float32)
+    out = interpreted(sum_of_blocks, s.like(16), x)
+    total = 2 * x.reshape(4, 16).sum(0)
+    np.testing.assert_array_equal(out, total + total.sum())
+    found = s.kernel_of(sum_of_blocks, s.like(16), s.like(64))[0]
+    # The first element, the block of a step, and the result that is added to.
+    assert (found["tt.load"], found["tt.store"]) == (3, 2), found
+    assert (found["scf.for"], found["scf.if"]) == (1, 1), found
+
+
+def test_parts_of_scoped_references():
+    def kernel(write, x_ref, o_ref):
+        def add_parts(ref):
+            ref[...] = x_ref[...]
+            if write:
+                ref[pl.ds(3, 8)] = jnp.zeros(8)
+            o_ref[...] = ref[pl.ds(0, 8)] + ref[pl.ds(8, 8)]
+
+        pl.run_scoped(add_parts, pl.ANY((16,), jnp.float32))
+
+    found = s.kernel_of(functools.partial(kernel, False), s.like(8), s.like(16))[0]
+    assert (found["tt.load"], found["tt.split"], found["tt.store"]) == (1, 1, 1), found
+    with pytest.raises(NotImplementedError, match="dynamic_update_slice") as raised:
+        s.kernel_of(functools.partial(kernel, True), s.like(8), s.like(16))
+    assert any("in registers" in note for note in raised.value.__notes__)
+
+
 def _applied(function, *args, **options):
     return lambda: s.applied(function, *args, **options)
 
@@ -151,7 +198,12 @@ def _applied(function, *args, **options):
                 lambda x, o, t: None, s.like(8), s.like(8), scratch_shapes=[pl.ANY((8,), jnp.float32)]
             ),
             NotImplementedError,
-            "no scratch arrays",
+            "no scratch arrays.*pl.run_scoped",
+        ),
+        (
+            lambda: s.kernel_of(functools.partial(sum_of_blocks, space=pltpu.VMEM), s.like(16), s.like(64)),
+            NotImplementedError,
+            r"in registers, of type pl.ANY.*not Ref<vmem>",
         ),
     ],
 )  # fmt: skip

@@ -20,8 +20,12 @@ from jax._src.lax.control_flow.while_primitive import while_p
 from jax._src.lib.mlir import ir
 from jax._src.lib.mlir.dialects import arith, scf
 from jax._src.pallas.kernel_rules import RuleContext, lower_closed
+from jax._src.pallas.memory import MemorySpace
+from jax._src.pallas.primitives import run_scoped_p
 from jax._src.pallas.triton.conversions import convert
-from jax._src.pallas.triton.kernel import Constant, Kernel, rules
+from jax._src.pallas.triton.kernel import Constant, Kernel, rules, unused_results
+from jax._src.pallas.values import uninitialized_scalar
+from jax._src.state.discharge import discharge_written
 
 _int32 = np.dtype(np.int32)
 
@@ -41,6 +45,36 @@ _inlined(remat_p, "jaxpr")
 _inlined(composite_p, "jaxpr")
 _inlined(custom_jvp_call_p, "call_jaxpr")
 _inlined(custom_vjp_call_p, "call_jaxpr")
+
+
+# Scoped references
+
+
+@rules.rule(run_scoped_p)
+def _run_scoped(ctx: RuleContext, *args: Any, jaxpr: ClosedJaxpr, collective_axes: Any) -> Any:
+    """Keep what references hold in registers: they become values, which loops carry."""
+    kernel, n = ctx.kernel, len(args)
+    scoped = jaxpr.in_avals[n:]
+    for a in scoped:
+        if a.memory_space not in (MemorySpace.ANY, MemorySpace.DEFAULT):
+            raise NotImplementedError(
+                f"Kernels for {rules.target} keep what run_scoped makes in registers, of type pl.ANY(shape, dtype), not {a}."
+            )
+    if collective_axes:
+        raise NotImplementedError(
+            f"Kernels for {rules.target} have no meshes, along whose axes {collective_axes} references could be the same."
+        )
+    new, _ = discharge_written(jaxpr, [*[False] * n, *[True] * len(scoped)], True)
+    kernel.unused |= unused_results(new.jaxpr)
+    values = [kernel.constant(uninitialized_scalar(a.dtype), a) for a in scoped]
+    try:
+        outs = lower_closed(kernel, new, [*args, *values])
+    except NotImplementedError as e:
+        e.add_note(
+            "What run_scoped makes is in registers: it is written as a whole, and read as a whole or in equal parts."
+        )
+        raise
+    return outs[: len(ctx.avals_out)]
 
 
 # Loops

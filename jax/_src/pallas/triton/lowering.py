@@ -49,8 +49,8 @@ def lower_call(
     grid = _checked_grid(grid_mapping, where)
     if grid_mapping.scratch_avals:
         raise NotImplementedError(
-            f"Kernels for {rules.target} have no scratch arrays: in the call of {where}, leave scratch_shapes out, and keep values in "
-            "carries of loops."
+            f"Kernels for {rules.target} have no scratch arrays: in the call of {where}, leave scratch_shapes out. Nothing is "
+            "kept from one point of the grid to the next; in one, keep values in carries of loops or by pl.run_scoped."
         )
     module_name = mlir.sanitize_name(name or jaxpr.debug_info.func_name)
     params = compiler_params or CompilerParams()
