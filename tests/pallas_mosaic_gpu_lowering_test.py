@@ -153,7 +153,7 @@ def scopes_of_warps(x_ref, o_ref):
     plgpu.warp_map(lambda warp: pl.run_scoped(lambda barrier: None, plgpu.Barrier()))
 
 
-def tests_barrier(x_ref, o_ref, barrier):
+def asks_barrier(x_ref, o_ref, barrier):
     plgpu.barrier_test(barrier)
 
 
@@ -165,7 +165,7 @@ REFUSED = {
     "warp_arrays": (arrays_of_warps, {}, r"no arrays in functions of single warps, .*py:\d+"),
     "warp_scopes": (scopes_of_warps, {}, "no run_scoped in functions of single warps"),
     "test": (
-        tests_barrier, dict(scratch_types=[plgpu.Barrier()]), "barrier_test is for functions of single warps",
+        asks_barrier, dict(scratch_types=[plgpu.Barrier()]), "barrier_test is for functions of single warps",
     ),
     "product": (multiplies, {}, r"call plgpu\.wgmma"),
     "share": (copies_in_cluster, with_cluster(4), "in 4 shares for the blocks of a cluster"),
