@@ -108,6 +108,22 @@ def test_bias_of_minus_infinity():
     jax.tree.map(lambda x, y: assert_close(x, y, jnp.float32), found, wanted)
 
 
+def test_vmap_of_the_derivative():
+    q, k, v = normal(2, 1, 1, 128, 8), normal(1, 1, 128, 8, seed=1), normal(1, 1, 2, 128, 8, seed=2)
+
+    def loss(attention, *args):
+        return (attention(*args) ** 2).sum()
+
+    def batched(attention):
+        derivative = jax.value_and_grad(functools.partial(loss, attention), (0, 1, 2))
+        return jax.vmap(derivative, (0, None, 2))(q, k, v)
+
+    with pltpu.force_tpu_interpret_mode(True):
+        found = batched(flash.flash_attention)
+    wanted = batched(lambda q, k, v: flash.mha_reference(q, k, v, None))
+    jax.tree.map(lambda x, y: assert_close(x, y, jnp.float32), found, wanted)
+
+
 def test_queries_without_keys_have_the_mean_of_values():
     q, k, v = [normal(1, 1, 128, 8, seed=s) for s in range(3)]
     ids = flash.SegmentIds(

@@ -46,6 +46,15 @@ def test_matmul(m, k, n, dtypes, out_dtype):
     np.testing.assert_allclose(np.asarray(out, np.float32), wanted, rtol=1e-2)
 
 
+def test_matmul_of_a_batch_and_its_derivative():
+    x, y = [jax.random.normal(jax.random.key(i), (2, *n)) for i, n in enumerate([(8, 16), (16, 8)])]
+    batched = jax.vmap(functools.partial(matmul, block_shape=(8, 8)))
+    with pltpu.force_tpu_interpret_mode(True):
+        found = jax.jvp(batched, (x, y), (x, 2 * y))
+    np.testing.assert_allclose(found[0], x @ y, atol=1e-5)
+    np.testing.assert_allclose(found[1], 3 * (x @ y), atol=1e-5)
+
+
 def test_matmul_where_memory_has_no_values():
     x, y = [np.random.RandomState(s).randn(*s2) for s, s2 in enumerate([(200, 300), (300, 130)])]
     x, y = jnp.asarray(x, jnp.float32), jnp.asarray(y, jnp.float32)
