@@ -133,9 +133,10 @@ def test_stack():
 
 def test_code_without_source():
     s = Session("l", "p z", "bt", "c", num_frames=1)
-    exec("def h(stop):\n  z = 3\n  stop()\nh(stop)", {"stop": s.breakpoint})
-    no_source = 'Traceback:\n  File "<string>", line 3\n    <no source>'
-    assert s.answers == ["> <string>(3)", "3", no_source, ""]
+    code = compile("def h(stop):\n  z = 3\n  stop()\nh(stop)", "<generated>", "exec")
+    exec(code, {"stop": s.breakpoint})
+    no_source = 'Traceback:\n  File "<generated>", line 3\n    <no source>'
+    assert s.answers == ["> <generated>(3)", "3", no_source, ""]
 
 
 def test_internal_frames():

@@ -287,7 +287,7 @@ class Machine:
 
     def nvvm_shfl_sync(self, op, mask, x, offset, clamp):
         lane = np.arange(self.lanes)
-        kind = re.search(r"shfl_kind (\w+)", str(op.attributes["kind"]))[1]
+        kind = re.search(r"shfl_kind\W(\w+)", str(op.attributes["kind"]))[1]
         source = lane ^ offset if kind == "bfly" else lane // 32 * 32 + offset
         return x[source]
 

@@ -131,5 +131,5 @@ def from_lane(x: Any, offset: int) -> Any:
 
 
 def _shuffled(x: Any, offset: int) -> Any:
-    kind = ir.Attribute.parse("#nvvm<shfl_kind bfly>")
+    kind = nvvm.ShflKind.bfly
     return nvvm.shfl_sync(integer(-1), x, integer(offset), integer(31), kind, results=[x.type])

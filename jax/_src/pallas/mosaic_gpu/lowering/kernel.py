@@ -209,7 +209,7 @@ class GpuKernel(KernelContext):
 
 def uniform(x: Any) -> Any:
     """Return a value that is the same in all lanes of a warp, as one that the compiler knows to be."""
-    kind = ir.Attribute.parse("#nvvm<shfl_kind idx>")
+    kind = nvvm.ShflKind.idx
     return nvvm.shfl_sync(integer(-1), x, integer(0), integer(31), kind, results=[x.type])
 
 

@@ -131,6 +131,7 @@ def _launch(
     clusters = [arith.constant(index, cluster), one, one] if cluster > 1 else []
     shared = integer(0)
     sizes = [1, 1, 1, 1, 1, 1, 1, *[len(clusters) // 3] * 3, 1]
+    sizes += [0] * (len(gpu.LaunchOp._ODS_OPERAND_SEGMENTS) - len(sizes))  # later ones have more
     launch = ir.Operation.create(
         "gpu.launch",
         results=[gpu.AsyncTokenType.get()],

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from jax._src.lib.mlir import ir
 from jax._src.lib.mlir.dialects import nvvm
 from jax._src.pallas.kernel_rules import RuleContext
 from jax._src.pallas.mosaic_gpu.lowering.kernel import rule
@@ -19,19 +18,19 @@ from jax._src.pallas.mosaic_gpu.operations import operands_of
 
 @rule(set_max_registers_p)
 def _set_max_registers(ctx: RuleContext, *flat: Any, tree: Any, n: int, action: str) -> Any:
-    nvvm.setmaxregister(n, ir.Attribute.parse(f"#nvvm<action {action}>"))
+    nvvm.setmaxregister(n, nvvm.SetMaxRegisterAction[action])
     return []
 
 
 @rule(griddepcontrol_wait_p)
 def _wait_for_others(ctx: RuleContext, *flat: Any, tree: Any) -> Any:
-    nvvm.griddepcontrol(ir.Attribute.parse("#nvvm<grid_dep_action wait>"))
+    nvvm.griddepcontrol(nvvm.GridDepActionKind.wait)
     return []
 
 
 @rule(griddepcontrol_launch_dependents_p)
 def _launch_dependents(ctx: RuleContext, *flat: Any, tree: Any) -> Any:
-    nvvm.griddepcontrol(ir.Attribute.parse("#nvvm<grid_dep_action launch_dependents>"))
+    nvvm.griddepcontrol(nvvm.GridDepActionKind.launch_dependents)
     return []
 
 
