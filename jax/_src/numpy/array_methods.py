@@ -27,6 +27,7 @@ from jax._src.numpy import (
     tensor_products,
     ufuncs,
 )
+from jax._src.numpy.ufuncs_binary import integer_powers
 from jax._src.numpy.util import check_arraylike
 
 _ACCEPTED = (int, float, complex, np.generic, np.ndarray, Array)
@@ -124,8 +125,8 @@ _prepare_power = _operand("** or pow()")
 
 def _pow(self, other):
     if type(other) is int:
-        if type(self) is ArrayImpl and self.aval.dtype != np.bool_:
-            return lax.integer_pow_p.bind(self, y=other)
+        if type(self) is ArrayImpl:
+            return integer_powers[other](self)
         return ufuncs.power(self, other)
     other = _prepare_power(other)
     return NotImplemented if other is NotImplemented else ufuncs.power(self, other)

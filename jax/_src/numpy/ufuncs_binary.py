@@ -11,7 +11,7 @@ from jax._src import core, dtypes
 from jax._src.array import ArrayImpl
 from jax._src.basearray import Array
 from jax._src.custom_derivatives import custom_jvp
-from jax._src.jit.library import inline_jit, nested_jit
+from jax._src.jit.library import Programs, inline_jit, nested_jit
 from jax._src.lax import lax
 from jax._src.numpy.checks import checked
 from jax._src.numpy.util import (
@@ -294,10 +294,23 @@ def power(x1: ArrayLike, x2: ArrayLike, /) -> Array:
     exponent = _known_integer(x2)
     if exponent is not None:
         check_arraylike("power", x1, x2)
-        check_no_float0s("power", x1)
-        (x1,) = promote_dtypes_numeric(lower_jax_array(x1))
-        return lax.integer_pow(x1, exponent)
+        if isinstance(x1, core.Tracer):
+            return _integer_pow(x1, exponent)
+        return integer_powers[exponent](x1)
     return _power(x1, x2)
+
+
+def _integer_pow(x: Any, exponent: int) -> Array:
+    check_no_float0s("power", x)
+    (x,) = promote_dtypes_numeric(lower_jax_array(x))
+    return lax.integer_pow(x, exponent)
+
+
+def _power_of(exponent: int) -> Any:
+    return lambda x: _integer_pow(x, exponent)
+
+
+integer_powers = Programs(_power_of)  # by exponent
 
 
 @export
