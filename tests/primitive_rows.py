@@ -482,6 +482,7 @@ WITHOUT_ROW = {
             "wait_load_tmem",
             "wait_smem_to_gmem",
             "warp_map",
+            "grid_step",
             "wgmma",
             "wgmma_accumulator_load",
             "wgmma_wait",
