@@ -14,8 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from jax._src.lib.mlir import ir
-from jax._src.lib.mlir.dialects import arith, llvm, nvvm, scf
+from jax._src.lib.mlir.dialects import arith, llvm, nvvm
 from jax._src.pallas.kernel_rules import RuleContext
 from jax._src.pallas.mosaic_gpu.copies import barrier_arrive_p, barrier_test_p, barrier_wait_p
 from jax._src.pallas.mosaic_gpu.core import BarrierType
@@ -28,6 +27,8 @@ from jax._src.pallas.mosaic_gpu.lowering.kernel import (
     WARP,
     GpuKernel,
     asm,
+    is_first,
+    only,
     pointer_type,
     rule,
     uniform,
@@ -139,14 +140,12 @@ def initialize(
             f"collective_axes={kernel.thread_axis!r}."
         )
     who = kernel.thread_id if shared else kernel.in_warpgroup
-    first = scf.IfOp(arith.cmpi(arith.CmpIPredicate.eq, who, integer(0)))
-    with ir.InsertionPoint(first.then_block):
+    with only(is_first(who)):
         for barriers in created:
             count = integer(_arrivals(kernel, barriers.dtype))
             for i in range(barriers.count):
                 at = kernel.shared_pointer(barriers.start + i * _BYTES)
                 nvvm.mbarrier_init(at, count)
-        scf.yield_([])
     for barriers in created:
         llvm.StoreOp(integer(0), barriers.phases)
     nvvm.fence_mbarrier_init()
@@ -159,12 +158,10 @@ def invalidate(
     """Emit the end of barriers, whose memory is used otherwise from then on."""
     kernel.synchronize(shared, clusters)
     who = kernel.thread_id if shared else kernel.in_warpgroup
-    first = scf.IfOp(arith.cmpi(arith.CmpIPredicate.eq, who, integer(0)))
-    with ir.InsertionPoint(first.then_block):
+    with only(is_first(who)):
         for barriers in created:
             for i in range(barriers.count):
                 nvvm.mbarrier_inval(kernel.shared_pointer(barriers.start + i * _BYTES))
-        scf.yield_([])
     kernel.synchronize(shared)
 
 
@@ -212,8 +209,7 @@ def arrive_expecting(kernel: GpuKernel, barrier: Barriers, size: int) -> None:
     share, rest = divmod(size, WARP if kernel.is_warp else WARPGROUP)
     expected: Any = integer(share)
     if rest:
-        first = arith.cmpi(arith.CmpIPredicate.eq, kernel.in_thread, integer(0))
-        expected = arith.select(first, integer(share + rest), expected)
+        expected = arith.select(is_first(kernel.in_thread), integer(share + rest), expected)
     nvvm.mbarrier_arrive_expect_tx(barrier.pointer(kernel), expected, results=[kernel.i64])
     if kernel.is_warp:
         _arrive_often(kernel, barrier, WARPGROUP // WARP - 1)

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from jax._src.core import Jaxpr, ShapedArray, Var, jaxprs_in_params
+from jax._src.core import Jaxpr, ShapedArray, Var, subjaxprs
 from jax._src.indexing import Slice
 from jax._src.interpreters import mlir
 from jax._src.lib.mlir import ir
@@ -209,6 +209,4 @@ def _used(jaxpr: Jaxpr) -> set[Any]:
     used = {v for v in jaxpr.outvars if type(v) is Var}
     for eqn in jaxpr.eqns:
         used.update([v for v in eqn.invars if type(v) is Var])
-        for nested in jaxprs_in_params(eqn.params):
-            used |= _used(getattr(nested, "jaxpr", nested))
-    return used
+    return used.union(*map(_used, subjaxprs(jaxpr)))

@@ -8,7 +8,7 @@ import math
 from collections.abc import Hashable, Mapping, Sequence
 from typing import Any
 
-from jax._src.core import Jaxpr, jaxprs_in_params
+from jax._src.core import Jaxpr, subjaxprs
 from jax._src.lib.mlir import ir
 from jax._src.lib.mlir.dialects import arith
 from jax._src.pallas.mosaic_gpu.copies import barrier_arrive_p, copy_gmem_to_smem_p
@@ -104,10 +104,7 @@ def reaches_other_blocks(jaxpr: Jaxpr) -> bool:
             dtype = eqn.invars[0].aval.dtype
             if dtype.collective_axes is not None:
                 return True
-        nested = jaxprs_in_params(eqn.params)
-        if any([reaches_other_blocks(getattr(j, "jaxpr", j)) for j in nested]):
-            return True
-    return False
+    return any(map(reaches_other_blocks, subjaxprs(jaxpr)))
 
 
 def narrow(mask: Any) -> Any:

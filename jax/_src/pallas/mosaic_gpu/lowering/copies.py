@@ -11,7 +11,7 @@ import numpy as np
 
 from jax._src import dtypes
 from jax._src.lib.mlir import ir
-from jax._src.lib.mlir.dialects import arith, func, llvm, nvvm, scf
+from jax._src.lib.mlir.dialects import arith, func, llvm, nvvm
 from jax._src.pallas.element_types import is_signed
 from jax._src.pallas.kernel_rules import RuleContext
 from jax._src.pallas.mosaic_gpu.copies import (
@@ -26,7 +26,7 @@ from jax._src.pallas.mosaic_gpu.core import MemorySpace
 from jax._src.pallas.mosaic_gpu.lowering import barriers
 from jax._src.pallas.mosaic_gpu.lowering.clusters import narrow
 from jax._src.pallas.mosaic_gpu.lowering.indices import Index, integer
-from jax._src.pallas.mosaic_gpu.lowering.kernel import TABLE, GpuKernel, rule
+from jax._src.pallas.mosaic_gpu.lowering.kernel import TABLE, GpuKernel, only, rule
 from jax._src.pallas.mosaic_gpu.lowering.memory import resolved
 from jax._src.pallas.mosaic_gpu.lowering.views import View, whole
 from jax._src.pallas.mosaic_gpu.operations import operands_of
@@ -305,13 +305,11 @@ def _to_global(
             descriptor, _beginning(smem, Index()), _coordinates(start), predicate=lane
         )
     else:
-        only = scf.IfOp(lane)
-        with ir.InsertionPoint(only.then_block):
+        with only(lane):
             kind = ir.Attribute.parse(f"#nvvm.tma_redux_kind<{reduction_op}>")
             nvvm.cp_async_bulk_tensor_reduce(
                 descriptor, _beginning(smem, Index()), kind, _coordinates(start)
             )
-            scf.yield_([])
     if commit_group:
         nvvm.cp_async_bulk_commit_group()
     return []
@@ -328,10 +326,8 @@ def _prefetch(
     like = whole(gmem.pointer, gmem.shape, gmem.dtype, MemorySpace.SMEM)
     box, start, _, _ = _shared(kernel, *plan(gmem, like), collective_axes)
     descriptor = kernel.descriptors.get(box)
-    only = scf.IfOp(kernel.one_lane())
-    with ir.InsertionPoint(only.then_block):
+    with only(kernel.one_lane()):
         nvvm.cp_async_bulk_tensor_prefetch(descriptor, _coordinates(start), [])
-        scf.yield_([])
     return []
 
 

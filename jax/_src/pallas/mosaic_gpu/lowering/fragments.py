@@ -21,7 +21,7 @@ from jax._src.pallas.mosaic_gpu.layouts import (
     WGStridedFragLayout,
 )
 from jax._src.pallas.mosaic_gpu.lowering.indices import Index, integer, unraveled
-from jax._src.pallas.mosaic_gpu.lowering.kernel import WARP, GpuKernel, element_type
+from jax._src.pallas.mosaic_gpu.lowering.kernel import WARP, GpuKernel, element_type, is_first
 from jax._src.pallas.mosaic_gpu.tilings import Replicated, Tiling
 
 _VECTOR_BYTES = 16
@@ -219,7 +219,7 @@ def _digits(value: Any, sizes: Sequence[int], total: int) -> list[Index]:
 def first_of_copies(kernel: GpuKernel, layout: FragmentedLayout) -> Any:
     """Return whether this lane is the first of those that have the same elements; None if all differ."""
     if isinstance(layout, WGSplatFragLayout):
-        return arith.cmpi(arith.CmpIPredicate.eq, kernel.in_thread, integer(0))
+        return is_first(kernel.in_thread)
     if isinstance(layout, WGStridedFragLayout):
         return None
     out = None

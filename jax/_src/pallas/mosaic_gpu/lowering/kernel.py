@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from jax._src.lib.mlir import ir
-from jax._src.lib.mlir.dialects import arith, gpu, llvm, nvvm
+from jax._src.lib.mlir.dialects import arith, gpu, llvm, nvvm, scf
 from jax._src.pallas.element_types import gpu_element_type, gpu_number_attribute
 from jax._src.pallas.kernel_rules import KernelContext, RuleTable
 from jax._src.pallas.mosaic_gpu.core import CompilerParams
@@ -203,8 +203,21 @@ class GpuKernel(KernelContext):
         """Return whether this is the one lane of the thread that does what is done once."""
         if self.is_warp:
             return nvvm.elect_sync()
-        first = arith.cmpi(arith.CmpIPredicate.eq, self.warp, integer(0))
-        return arith.andi(first, nvvm.elect_sync())
+        return arith.andi(is_first(self.warp), nvvm.elect_sync())
+
+
+def is_first(number: Any) -> Any:
+    """Return whether this is the lane or the warp that has the number 0."""
+    return arith.cmpi(arith.CmpIPredicate.eq, number, integer(0))
+
+
+@contextlib.contextmanager
+def only(condition: Any) -> Iterator[None]:
+    """Context manager of what only those lanes do for which a condition holds."""
+    choice = scf.IfOp(condition)
+    with ir.InsertionPoint(choice.then_block):
+        yield
+        scf.yield_([])
 
 
 def uniform(x: Any) -> Any:

@@ -6,8 +6,7 @@ from typing import Any
 
 from jax._src import dtypes
 from jax._src.lax import lax
-from jax._src.lib.mlir import ir
-from jax._src.lib.mlir.dialects import llvm, scf
+from jax._src.lib.mlir.dialects import llvm
 from jax._src.pallas.element_types import is_float, is_signed
 from jax._src.pallas.elementwise import BINARY, kind
 from jax._src.pallas.kernel_rules import RuleContext
@@ -18,7 +17,7 @@ from jax._src.pallas.mosaic_gpu.lowering.fragments import (
     layout_of,
     mapped,
 )
-from jax._src.pallas.mosaic_gpu.lowering.kernel import TABLE, rule
+from jax._src.pallas.mosaic_gpu.lowering.kernel import TABLE, only, rule
 from jax._src.pallas.mosaic_gpu.lowering.mma import Accumulator
 from jax._src.pallas.mosaic_gpu.lowering.views import (
     View,
@@ -136,8 +135,6 @@ def _atomic(ctx: RuleContext, *flat: Any, tree: Any, op: str) -> Any:
     if own is None:
         emit()
         return []
-    choice = scf.IfOp(own)
-    with ir.InsertionPoint(choice.then_block):
+    with only(own):
         emit()
-        scf.yield_([])
     return []

@@ -8,14 +8,22 @@ from typing import Any
 
 import numpy as np
 
-from jax._src.core import Jaxpr, jaxprs_in_params
+from jax._src.core import Jaxpr, subjaxprs
 from jax._src.lib.mlir import ir
 from jax._src.lib.mlir.dialects import arith, llvm, scf
 from jax._src.pallas.kernel_rules import RuleContext
 from jax._src.pallas.mosaic_gpu.core import MemorySpace
 from jax._src.pallas.mosaic_gpu.lowering.fragments import splat
 from jax._src.pallas.mosaic_gpu.lowering.indices import Index, integer
-from jax._src.pallas.mosaic_gpu.lowering.kernel import DYNAMIC, TABLE, GpuKernel, asm, rule
+from jax._src.pallas.mosaic_gpu.lowering.kernel import (
+    DYNAMIC,
+    TABLE,
+    GpuKernel,
+    asm,
+    is_first,
+    only,
+    rule,
+)
 from jax._src.pallas.mosaic_gpu.lowering.memory import resolved
 from jax._src.pallas.mosaic_gpu.lowering.views import View, transformed, whole
 from jax._src.pallas.mosaic_gpu.memory_operations import signal_p, wait_p
@@ -79,8 +87,8 @@ class Counters:
                 if id(inner) not in self.starts:
                     self.starts[id(inner)] = self.of_block
                     self.of_block += count * threads
-            for nested in jaxprs_in_params(eqn.params):
-                self._visit(getattr(nested, "jaxpr", nested), threads)
+        for nested in subjaxprs(jaxpr):
+            self._visit(nested, threads)
 
     def total(self, blocks: int) -> int:
         """Return how many there are."""
@@ -114,7 +122,7 @@ class Counters:
         if not shared:
             start += Index(0, kernel.warpgroup) * count
         out = []
-        with _once(kernel, kernel.thread_id if shared else kernel.in_warpgroup):
+        with only(is_first(kernel.thread_id if shared else kernel.in_warpgroup)):
             for i in range(count):
                 view = self.view((), start + i)
                 llvm.StoreOp(integer(0), view.pointer, alignment=_BYTES)
@@ -125,34 +133,18 @@ class Counters:
         return out
 
 
-class _once:
-    """Context manager of what only the first of some lanes does."""
-
-    def __init__(self, kernel: GpuKernel, lane: Any):
-        first = scf.IfOp(arith.cmpi(arith.CmpIPredicate.eq, lane, integer(0)))
-        self._at = ir.InsertionPoint(first.then_block)
-
-    def __enter__(self) -> None:
-        self._at.__enter__()
-
-    def __exit__(self, *exc: Any) -> None:
-        if exc[0] is None:
-            scf.yield_([])
-        self._at.__exit__(*exc)
-
-
 # Rules. One lane of the warpgroup counts: what the others have done before, or do after, is ordered by barriers.
 
 
 def _signal(kernel: GpuKernel, view: View, inc: Any, scope: str) -> None:
     kernel.thread_barrier()
-    with _once(kernel, kernel.in_thread):
+    with only(is_first(kernel.in_thread)):
         pointer = view.address(view.element_offset([]))
         asm(f"red.release.{scope}.add.u32 [$0], $1;", "l,r", [pointer, inc])
 
 
 def _wait(kernel: GpuKernel, view: View, value: Any, decrement: bool, scope: str) -> None:
-    with _once(kernel, kernel.in_thread):
+    with only(is_first(kernel.in_thread)):
         pointer = view.address(view.element_offset([]))
         loop = scf.WhileOp([], [])
         with ir.InsertionPoint(loop.before.blocks.append()):
@@ -225,7 +217,7 @@ def _read(ctx: RuleContext, *flat: Any, args_tree: Any) -> Any:
     kernel, view = ctx.kernel, transformed(ref, transforms)
     there = kernel.scratch_pointer(_BYTES)
     kernel.thread_barrier()
-    with _once(kernel, kernel.in_thread):
+    with only(is_first(kernel.in_thread)):
         pointer = view.address(view.element_offset([]))
         count = asm("ld.relaxed.sys.b32 $0, [$1];", "=r,l", [pointer], kernel.i32)
         llvm.StoreOp(count, there, alignment=_BYTES)

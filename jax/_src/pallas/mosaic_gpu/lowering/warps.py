@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from jax._src import source_info_util
-from jax._src.core import AbstractRef, ClosedJaxpr, Jaxpr, jaxprs_in_params
+from jax._src.core import AbstractRef, ClosedJaxpr, Jaxpr, subjaxprs
 from jax._src.pallas.kernel_rules import RuleContext, lower_closed
 from jax._src.pallas.mosaic_gpu.lowering.kernel import TABLE, rule
 from jax._src.pallas.mosaic_gpu.memory_operations import (
@@ -50,5 +50,5 @@ def _check(jaxpr: Jaxpr) -> None:
                 f"Kernels for {TABLE.target} have no {what} in functions of single warps, only scalars, copies and barriers, at "
                 f"{source_info_util.summarize(eqn.source_info)}: do that outside of plgpu.warp_map."
             )
-        for nested in jaxprs_in_params(eqn.params):
-            _check(getattr(nested, "jaxpr", nested))
+    for nested in subjaxprs(jaxpr):
+        _check(nested)
