@@ -10,6 +10,11 @@ def named(head, **parts) -> str:
     return "_".join([head, *(f"{key}={value}" for key, value in parts.items())])
 
 
+def spelled(parameters) -> dict:
+    """Parameters by their names in names: without underscores."""
+    return {key.replace("_", ""): value for key, value in parameters.items()}
+
+
 def sides(head, shapes, dtype) -> str:
     """A name of two operands of a type."""
     lhs, rhs = shapes

@@ -11,7 +11,7 @@ from jax._src.internal_test_util.harness_tables.harness import (
     StaticArg,
     requires_xla_for_reduce,
 )
-from jax._src.internal_test_util.harness_tables.naming import named, shaped
+from jax._src.internal_test_util.harness_tables.naming import named, shaped, spelled
 from jax._src.lax.windowed_reductions import select_and_gather_add_p, select_and_scatter_add_p
 
 
@@ -97,6 +97,23 @@ def _identity(dtype, smallest: bool):
 _FUNCTIONS = {"min": lax.min, "max": lax.max, "add": lax.add, "mul": lax.mul}
 
 
+def _window(dimensions, strides, padding, base, dilation):
+    """The parameters that say which elements are in a window."""
+    return dict(
+        window_dimensions=dimensions,
+        window_strides=strides,
+        padding=padding,
+        base_dilation=base,
+        window_dilation=dilation,
+    )
+
+
+def _selecting(primitive):
+    """A function of a (co)tangent, an operand, and the parameters of `primitive`, by their places."""
+    names = ("select_prim", "window_dimensions", "window_strides", "padding", "base_dilation", "window_dilation")  # fmt: skip
+    return lambda x, operand, *values: primitive.bind(x, operand, **dict(zip(names, values)))
+
+
 def _window_case(
     head,
     name,
@@ -111,37 +128,25 @@ def _window_case(
     dilation=(1, 1),
     enable_xla=True,
 ):
-    value = np.array(init, dtype)
+    value, function = np.array(init, dtype), _FUNCTIONS[name]
+    window = _window(dimensions, strides, padding, base, dilation)
     return Harness(
         f"reduce_window_{name}",
         named(
             head,
             shape=shaped(shape, dtype),
             initvalue=init,
-            windowdimensions=dimensions,
-            windowstrides=strides,
-            padding=padding,
-            basedilation=base,
-            windowdilation=dilation,
+            **spelled(window),
             enablexla=enable_xla,
         ),
         lax.reduce_window,
-        [
-            RandArg(shape, dtype),
-            # The identities must be static, for the reduction to be one that has derivatives.
-            *map(
-                StaticArg, (value, _FUNCTIONS[name], dimensions, strides, padding, base, dilation)
-            ),
-        ],
+        # The identities must be static, for the reduction to be one that has derivatives.
+        [RandArg(shape, dtype), *map(StaticArg, (value, function, *window.values()))],
         dtype=dtype,
         shape=shape,
         init_value=value,
-        computation=_FUNCTIONS[name],
-        window_dimensions=dimensions,
-        window_strides=strides,
-        padding=padding,
-        base_dilation=base,
-        window_dilation=dilation,
+        computation=function,
+        **window,
         enable_xla=enable_xla,
     )
 
@@ -223,31 +228,17 @@ def _select_and_scatter_case(
     padded = [n + low + high for n, (low, high) in zip(shape, padding, strict=True)]
     windows = zip(padded, dimensions, strides, strict=True)
     cotangent = tuple((n - window) // stride + 1 for n, window, stride in windows)
+    parameters = dict(
+        select_prim=primitive,
+        window_dimensions=dimensions,
+        window_strides=strides,
+        padding=padding,
+    )
     return Harness(
         "select_and_scatter_add",
-        named(
-            head,
-            shape=shaped(shape, dtype),
-            selectprim=primitive,
-            windowdimensions=dimensions,
-            windowstrides=strides,
-            padding=padding,
-        ),
-        lambda cotangent, operand, select, dimensions, strides, padding: (
-            select_and_scatter_add_p.bind(
-                cotangent,
-                operand,
-                select_prim=select,
-                window_dimensions=dimensions,
-                window_strides=strides,
-                padding=padding,
-            )
-        ),
-        [
-            RandArg(cotangent, dtype),
-            RandArg(shape, dtype),
-            *map(StaticArg, (primitive, dimensions, strides, padding)),
-        ],
+        named(head, shape=shaped(shape, dtype), **spelled(parameters)),
+        _selecting(select_and_scatter_add_p),
+        [RandArg(cotangent, dtype), RandArg(shape, dtype), *map(StaticArg, parameters.values())],
         dtype=dtype,
         jax_unimplemented=[
             Limitation(
@@ -257,10 +248,7 @@ def _select_and_scatter_case(
             )
         ],
         shape=shape,
-        select_prim=primitive,
-        window_dimensions=dimensions,
-        window_strides=strides,
-        padding=padding,
+        **parameters,
     )
 
 
@@ -294,42 +282,19 @@ def _select_and_gather_case(
     dilation=(1, 1),
 ):
     shape = (4, 6)
+    window = _window(dimensions, strides, padding, base, dilation)
     return Harness(
         "select_and_gather_add",
-        named(
-            head,
-            shape=shaped(shape, dtype),
-            selectprim=primitive,
-            windowdimensions=dimensions,
-            windowstrides=strides,
-            padding=padding,
-            basedilation=base,
-            windowdilation=dilation,
-        ),
-        lambda tangent, operand, select, dimensions, strides, padding, base, dilation: (
-            select_and_gather_add_p.bind(
-                tangent,
-                operand,
-                select_prim=select,
-                window_dimensions=dimensions,
-                window_strides=strides,
-                padding=padding,
-                base_dilation=base,
-                window_dilation=dilation,
-            )
-        ),
+        named(head, shape=shaped(shape, dtype), selectprim=primitive, **spelled(window)),
+        _selecting(select_and_gather_add_p),
         [
             RandArg(shape, dtype),
             RandArg(shape, dtype),
-            *map(StaticArg, (primitive, dimensions, strides, padding, base, dilation)),
+            *map(StaticArg, (primitive, *window.values())),
         ],
         dtype=dtype,
         shape=shape,
-        window_dimensions=dimensions,
-        window_strides=strides,
-        padding=padding,
-        base_dilation=base,
-        window_dilation=dilation,
+        **window,
     )
 
 
