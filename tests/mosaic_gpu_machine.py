@@ -12,6 +12,7 @@ import re
 import ml_dtypes
 import numpy as np
 import scipy.special
+from mosaic_gpu_tensor_core import TensorCore
 
 from jax._src.lib.mlir import ir, passmanager
 from jax._src.pallas.mosaic_gpu.lowering.launch import new_context
@@ -118,7 +119,7 @@ _IGNORED = {
 }  # fmt: skip
 
 
-class Machine:
+class Machine(TensorCore):
     def __init__(self, module, counters=0):
         self.module = module
         self.counters = counters
@@ -273,7 +274,9 @@ class Machine:
             self.shared = np.full(self.block_size * cluster, 0xFF, np.uint8)
             self.barriers = {}
             self.local_used = 0
+            self.start_tensor_memory(cluster)
             self.block(op.regions[0].blocks[0])
+            self.end_tensor_memory()
         self.lanes, self.mask, self.values = host
         return token
 
@@ -541,6 +544,10 @@ class Machine:
 
     def llvm_inline_asm(self, op, *args):
         code = ir.StringAttr(op.attributes["asm_string"]).value
+        if code.startswith("tcgen05."):
+            return self.tcgen05(op, code, args)
+        if "cp.async.bulk.tensor" in code:
+            return self._copy_of_pair(*args)
         if "wgmma" in code:
             parts = []
             for lanes in np.arange(self.lanes).reshape(-1, LANES):
@@ -628,7 +635,19 @@ class Machine:
             return [np.ascontiguousarray(x).view(np.int32)[:, 0] for x in new]
         return [r + x for r, x in zip(registers, out)]
 
-    def _matrix(self, descriptor, dtype, outer, inner, is_turned):
+    def _copy_of_pair(self, chosen, barrier, leader, smem, descriptor, *coordinates):
+        for lane in np.flatnonzero(chosen & self.mask):
+            start = self._coordinates(coordinates, lane)
+            known = self.descriptors[int(descriptor[0])]
+            gmem, place, inside, size = self._box(known, int(smem[lane]), start)
+            for b in range(size):
+                data = self.memory[np.where(inside, gmem, 0) + b]
+                self.shared[place + b] = np.where(inside, data, 0)
+            away = int(leader[lane] - self.in_cluster[lane]) * self.block_size
+            self._arrived(int(barrier[lane]) + away, 0, size * len(place))
+        return []
+
+    def _matrix(self, descriptor, dtype, outer, inner, is_turned, away=0):
         d = int(descriptor) & (2**64 - 1)
         start, leading, stride = [((d >> s) & 0x3FFF) << 4 for s in (0, 16, 32)]
         swizzle = {1: 128, 2: 64, 3: 32}[d >> 62]
@@ -639,7 +658,7 @@ class Machine:
             at = i // row * leading + k // 8 * stride + k % 8 * swizzle + i % row * size
         else:
             at = i // 8 * stride + i % 8 * swizzle + k * size
-        at = swizzled(start + at, swizzle)
+        at = swizzled(start + away + at, swizzle)
         return np.ascontiguousarray(self.shared[at[..., None] + np.arange(size)]).view(dtype)[
             ..., 0
         ]

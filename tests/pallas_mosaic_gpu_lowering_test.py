@@ -174,7 +174,7 @@ REFUSED = {
     ),
     "leader": (
         functools.partial(copies_in_cluster, leader_tracked=plgpu.CopyPartition.REPLICATED),
-        with_cluster(2), "two blocks on Blackwell",
+        with_cluster(4), "Blocks copy or multiply in pairs",
     ),
     "cluster_barrier": (
         copies_in_cluster, with_cluster(2, barrier=plgpu.ClusterBarrier(collective_axes=("c",))),

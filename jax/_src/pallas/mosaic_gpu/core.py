@@ -205,7 +205,7 @@ def _size(ref: GPUMemoryRef) -> int:
         if isinstance(ref, RefUnion):
             return ref.shape[1]
         assert ref.layout is not None
-        return math.prod(ref.shape[:-2]) * ref.layout.columns(ref.shape[-2:], ref.dtype)
+        return math.prod(ref.shape[:-2]) * ref.layout.columns(ref.shape[-2:])
     return nbytes(ref.shape, ref.dtype)
 
 

@@ -284,7 +284,7 @@ class TMEMTiledLayout:
     lane_dims: tuple[int | Replicated, ...]
     vector_dim: int
 
-    def columns(self, shape: Sequence[int], dtype: Any) -> int:
+    def columns(self, shape: Sequence[int]) -> int:
         """Return how many columns of 32 bits an array takes.
 
         Raises:
@@ -293,9 +293,9 @@ class TMEMTiledLayout:
         rows = self.tiling.tiles[0][0]
         if shape[0] % rows:
             raise ValueError(f"An array of shape {tuple(shape)} is not divided into {rows} rows.")
-        bits = math.prod(shape) * dtypes.itemsize_bits(dtype)
+        together = self.tiling.tile_shape(self.tiling.tiles[0])[self.vector_dim]
         copies = math.prod([d.times for d in self.warp_dims if isinstance(d, Replicated)])
-        return -(-bits * copies // (128 * 32))
+        return -(-math.prod(shape) * copies // (128 * together))
 
 
 def _tmem(tiles: Any, warp_dims: Any, lane_dims: Any, vector_dim: int) -> TMEMTiledLayout:
@@ -357,3 +357,55 @@ _FIXED_TMEM = {
         ((256, 4), (128, 4), (32, 4)), (Replicated(2), -6), (-2,), -1
     ),
 }
+
+
+class TMEMArrangement(enum.Enum):
+    """Where a warp finds its part of an array in the 32 lanes of tensor memory that it can reach."""
+
+    LANES = enum.auto()  # 128 rows: 32 of them, all columns
+    HALVES = enum.auto()  # 64 rows: 16 of them, the left columns below the right ones
+    BLOCKS = enum.auto()  # 64 rows: 32 of them, the left or the right columns
+
+
+def tmem_arrangement(layout: TMEMTiledLayout) -> tuple[TMEMArrangement, int] | None:
+    """Return how a layout arranges arrays, and how many elements share 32 bits; None if it does otherwise."""
+    tiles = layout.tiling.tiles
+    (rows, columns), packing = tiles[0], tiles[-1][-1]
+    known = {
+        TMEMArrangement.LANES: _tmem(((128, packing), (32, packing)), (-4,), (-2,), -1),
+        TMEMArrangement.HALVES: _tmem(((rows, columns), (16, columns // 2), (packing,)), (-5,), (-4, -3), -1),
+        TMEMArrangement.BLOCKS: _tmem(((rows, columns), (32, columns // 2), (packing,)), (-4, -5), (-3,), -1),
+    }  # fmt: skip
+    return next(((a, packing) for a, x in known.items() if x == layout), None)
+
+
+def tmem_register_layouts(
+    layout: TMEMTiledLayout, columns: int, dtype: Any
+) -> tuple[TiledLayout, ...]:
+    """Return the layouts in which registers are copied from and to an array in tensor memory, the best one first.
+
+    Args:
+      layout: that of the array in tensor memory.
+      columns: the number of its columns.
+      dtype: the type of its elements.
+    """
+    bits = dtypes.itemsize_bits(dtype)
+    arrangement = tmem_arrangement(layout)
+    if arrangement is None or bits < 16 and arrangement[1] * bits != 32:
+        return ()
+    kind, out = arrangement[0], []
+    beside = columns if kind is TMEMArrangement.LANES else columns // 2
+    if bits >= 16 and beside % 8 == 0:
+        out.append(
+            {
+                TMEMArrangement.LANES: _FIXED["TCGEN05"],
+                TMEMArrangement.HALVES: _FIXED["WGMMA"],
+                TMEMArrangement.BLOCKS: _m64_collective(columns),
+            }[kind]
+        )
+    if kind is TMEMArrangement.LANES:
+        vectors = [n for n in (2, 4, 8, 16, 1) if n * bits % 32 == 0 and columns % n == 0]
+        out += [_tmem_native(n) for n in vectors]
+    elif kind is TMEMArrangement.BLOCKS and bits == 32:
+        out.append(_m64_collective_native(columns))
+    return tuple(out)

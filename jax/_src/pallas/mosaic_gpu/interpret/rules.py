@@ -314,9 +314,14 @@ def _wgmma(machine: Machine, thread: Thread, eqn: JaxprEqn, values: list[Any]) -
 def _accumulate(
     machine: Machine, thread: Thread, acc: Any, a: Any, b: Any, accumulate: bool
 ) -> None:
-    buffer, rest = _operand(machine, thread, acc)
-    dtype = buffer.array.dtype
     left, right = _value(machine, thread, a), _value(machine, thread, b)
+    _add_product(machine, *_operand(machine, thread, acc), left, right, accumulate)
+
+
+def _add_product(
+    machine: Machine, buffer: Buffer, rest: Any, left: Any, right: Any, accumulate: bool
+) -> None:
+    dtype = buffer.array.dtype
     if machine.params.skip_floating_point_ops and not np.issubdtype(dtype, np.integer):
         product = np.zeros((left.shape[0], right.shape[1]), np.float32)
     else:
@@ -326,26 +331,53 @@ def _accumulate(
     write(buffer.array, rest, product.astype(dtype), buffer.name)
 
 
+def _pair(machine: Machine, thread: Thread, axis: Any, views: Sequence[Any]) -> Run:
+    """Return where views are in each block along an axis, when all blocks have that memory."""
+    near = machine.neighbours(thread.block, axis)
+    missing = lambda: [b for b in near for v in views if v.ref.key not in b.buffers]
+    if missing():
+        yield Wait(lambda: not missing(), lambda: "memory of another block to be there")
+    out = []
+    for i in range(len(near)):
+        there = ClusterRef((axis,), (np.int32(i),))
+        out.append([_target(machine, thread, v.ref, (there, *v.transforms)) for v in views])
+    return out
+
+
 @rule(mma.tcgen05_mma_p)
 def _tcgen05_mma(machine: Machine, thread: Thread, eqn: JaxprEqn, values: list[Any]) -> Run:
-    yield from ()
     acc, a, b, x, a_scale, _, sparse, accumulate = operands_of(eqn.params["tree"], values)
-    if a_scale is not None or sparse is not None or eqn.params["collective_axis"] is not None:
+    if a_scale is not None or sparse is not None:
         raise NotImplementedError(
-            "Products with scales, of sparse matrices, or of two blocks together (tcgen05_mma), in kernels that are "
-            "interpreted as those of a GPU: run the kernel on a GPU."
+            "Products with scales or of sparse matrices (tcgen05_mma), in kernels that are interpreted as those of a GPU: "
+            "run the kernel on a GPU."
         )
-    _accumulate(machine, thread, acc, a, b, bool(np.asarray(accumulate)))
+    adds, axis = bool(np.asarray(accumulate)), eqn.params["collective_axis"]
+    if axis is None:
+        _accumulate(machine, thread, acc, a, b, adds)
+    else:
+        blocks = yield from _pair(machine, thread, axis, [acc, a, b])
+        right = np.concatenate([_read(machine, *of_b) for _, _, of_b in blocks], axis=1)
+        for of_acc, of_a, _ in blocks:
+            _add_product(machine, *of_acc, _read(machine, *of_a), right, adds)
     if x is not None:
-        _barrier(machine, thread, x).arrive()
+        yield from _arrive_on_axis(machine, thread, x, axis)
     return []
+
+
+def _arrive_on_axis(machine: Machine, thread: Thread, x: Any, axis: Any) -> Run:
+    """Arrive at a barrier, and at those of the other blocks along an axis."""
+    if axis is None:
+        _barrier(machine, thread, x).arrive()
+        return
+    for ((buffer, rest),) in (yield from _pair(machine, thread, axis, [x])):
+        _view(buffer, rest).item().arrive()
 
 
 @rule(mma.tcgen05_commit_arrive_p)
 def _commit_arrive(machine: Machine, thread: Thread, eqn: JaxprEqn, values: list[Any]) -> Run:
-    yield from ()
     (x,) = operands_of(eqn.params["tree"], values)
-    _barrier(machine, thread, x).arrive()
+    yield from _arrive_on_axis(machine, thread, x, eqn.params["collective_axis"])
     return []
 
 

@@ -1,7 +1,8 @@
 """Barriers in shared memory, and their rules.
 
 Each lane of a warpgroup arrives, and four times each lane of a single warp: a barrier counts 128 times the
-arrivals that a kernel asks for. At barriers of clusters one lane arrives for all. Which
+arrivals that a kernel asks for. At barriers of clusters, and at those that order the tensor core, which itself
+arrives once, one lane arrives for all. Which
 phase a thread waits for next is a bit of a local variable for each barrier.
 """
 
@@ -31,6 +32,7 @@ from jax._src.pallas.mosaic_gpu.lowering.kernel import (
     only,
     pointer_type,
     rule,
+    tensor_core_fence,
     uniform,
 )
 from jax._src.pallas.mosaic_gpu.lowering.views import Dim, index_of, row_major
@@ -68,10 +70,6 @@ class Barriers:
         if count > _MOST:
             raise NotImplementedError(
                 f"Kernels for {TABLE.target} have at most {_MOST} barriers in one reference, not {count}: take several references."
-            )
-        if dtype.orders_tensor_core:
-            raise NotImplementedError(
-                f"Kernels for {TABLE.target} have no barriers for the tensor core of Blackwell GPUs yet."
             )
         with kernel.at_start:
             phases = llvm.alloca(pointer_type(), integer(1, kernel.i64), kernel.i32)
@@ -117,9 +115,9 @@ def barriers_of(x: Any) -> Barriers:
 
 
 def _arrivals(kernel: GpuKernel, dtype: BarrierType) -> int:
-    """Return how many lanes arrive in a phase: one of each block at barriers of clusters, otherwise all."""
+    """Return how many lanes arrive in a phase: one of each block at barriers of clusters, otherwise all, or one."""
     if dtype.collective_axes is None:
-        return dtype.num_arrivals * WARPGROUP
+        return dtype.num_arrivals * (1 if dtype.orders_tensor_core else WARPGROUP)
     return dtype.num_arrivals * kernel.cluster.count(groups_of(dtype.collective_axes))
 
 
@@ -169,8 +167,14 @@ def invalidate(
 def _arrive(ctx: RuleContext, *flat: Any, tree: Any) -> Any:
     (operand,) = operands_of(tree, flat)
     kernel, barrier = ctx.kernel, barriers_of(operand)
+    if barrier.dtype.orders_tensor_core:
+        tensor_core_fence(before=True)
     if barrier.dtype.collective_axes is not None:
         _arrive_in_cluster(kernel, barrier)
+    elif barrier.dtype.orders_tensor_core:
+        kernel.thread_barrier()
+        with only(kernel.one_lane()):
+            nvvm.mbarrier_arrive(barrier.pointer(kernel), results=[kernel.i64])
     elif kernel.is_warp:
         _arrive_often(kernel, barrier, WARPGROUP // WARP)
     else:
@@ -206,6 +210,11 @@ def _arrive_in_cluster(kernel: GpuKernel, barrier: Barriers) -> None:
 
 def arrive_expecting(kernel: GpuKernel, barrier: Barriers, size: int) -> None:
     """Emit an arrival of the thread that is complete when bytes have been copied."""
+    if barrier.dtype.orders_tensor_core:
+        with only(kernel.one_lane()):
+            pointer = barrier.pointer(kernel)
+            nvvm.mbarrier_arrive_expect_tx(pointer, integer(size), results=[kernel.i64])
+        return
     share, rest = divmod(size, WARP if kernel.is_warp else WARPGROUP)
     expected: Any = integer(share)
     if rest:
@@ -223,7 +232,7 @@ def _wait(ctx: RuleContext, *flat: Any, tree: Any) -> Any:
     parity, phases, bit = _phase(kernel, barrier)
     llvm.StoreOp(arith.xori(phases, bit), barrier.phases)
     nvvm.mbarrier_try_wait_parity(barrier.pointer(kernel), parity, integer(_TICKS))
-    _order_cluster(barrier)
+    _order(barrier)
     return []
 
 
@@ -235,10 +244,12 @@ def _phase(kernel: GpuKernel, barrier: Barriers) -> tuple[Any, Any, Any]:
     return arith.extui(kernel.i32, is_odd), phases, bit
 
 
-def _order_cluster(barrier: Barriers) -> None:
-    """Emit what orders the doings of other blocks with a wait, which itself orders those of this one."""
+def _order(barrier: Barriers) -> None:
+    """Emit what orders the doings of other blocks and of the tensor core with a wait, which itself orders those of the block's threads."""
     if barrier.dtype.collective_axes is not None:
         asm("fence.acq_rel.cluster;", "", [])
+    if barrier.dtype.orders_tensor_core:
+        tensor_core_fence(before=False)
 
 
 _TEST = """{
@@ -263,5 +274,5 @@ def _test(ctx: RuleContext, *flat: Any, tree: Any) -> Any:
     is_complete = arith.cmpi(arith.CmpIPredicate.ne, found, integer(0))
     passed = arith.select(is_complete, bit, integer(0))
     llvm.StoreOp(arith.xori(phases, passed), barrier.phases)
-    _order_cluster(barrier)
+    _order(barrier)
     return splat(is_complete, (), np.bool_)

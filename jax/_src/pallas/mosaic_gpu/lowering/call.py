@@ -31,6 +31,8 @@ from jax._src.pallas.mosaic_gpu.lowering import (
     reductions as _reductions,
     semaphores as _semaphores,
     shapes as _shapes,
+    tcgen05 as _tcgen05,
+    tensor_memory as _tensor_memory,
     warps as _warps,
 )
 from jax._src.pallas.mosaic_gpu.lowering.clusters import Cluster
@@ -42,6 +44,7 @@ from jax._src.pallas.mosaic_gpu.lowering.kernel import TABLE, GpuKernel, number
 from jax._src.pallas.mosaic_gpu.lowering.launch import make_module, new_context, serialized
 from jax._src.pallas.mosaic_gpu.lowering.runtime import find_runtime
 from jax._src.pallas.mosaic_gpu.lowering.semaphores import Counters, is_semaphores
+from jax._src.pallas.mosaic_gpu.lowering.tensor_memory import tensor_memory
 from jax._src.pallas.mosaic_gpu.lowering.views import View, transformed, whole
 from jax._src.state.indexing import NDIndexer
 
@@ -57,6 +60,8 @@ _RULES = (
     _reductions,
     _semaphores,
     _shapes,
+    _tcgen05,
+    _tensor_memory,
     _warps,
 )
 _TARGET = "mosaic_gpu_v2"
@@ -89,6 +94,8 @@ def lower_call(
     kernel_name = mlir.sanitize_name(name or jaxpr.debug_info.func_name).replace(".", "_")
     with new_context() as context, ir.Location.unknown(context):
         kernel = Kernel(where, context, mesh.num_threads or 1, params)
+        devices = getattr(ctx.module_context.axis_context, "device_assignment", None)
+        kernel.device = devices[0] if devices else None
         kernel.layouts = Layouts(jaxpr)
         kernel.used = _used(jaxpr)
         kernel.semaphores = Counters.find(
@@ -161,7 +168,8 @@ def _module(
             refs.append(_mapped(kernel, mapping, m, view, at))
         if counts:
             kernel.semaphores.pointer = pointers[inputs]
-        lower_jaxpr(kernel, jaxpr, [*refs, *kernel.semaphores.of_kernel(avals[n:])])
+        with tensor_memory(kernel, jaxpr):
+            lower_jaxpr(kernel, jaxpr, [*refs, *kernel.semaphores.of_kernel(avals[n:])])
 
     return make_module(kernel, name, n + 2 * counts, blocks, math.prod(mesh.cluster), body)
 

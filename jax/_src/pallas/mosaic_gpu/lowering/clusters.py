@@ -67,6 +67,19 @@ class Cluster:
             out = out * self.sizes[name] + self.at[name]
         return out
 
+    def pair(self, axes: Sequence[Hashable]) -> Index:
+        """Return which of the two blocks along some axes this one is.
+
+        Raises:
+          ValueError: if these are not two blocks beside each other.
+        """
+        if self.numbers(axes) != [0, 1]:
+            raise ValueError(
+                f"Blocks copy or multiply in pairs, of blocks beside each other: the axis {list(axes)} must be the last of the cluster's axes "
+                f"{list(self.sizes)}, and of size 2."
+            )
+        return self.position(axes)
+
     def mask(self, groups: Sequence[Sequence[Hashable]], only_first: bool = False) -> Any:
         """Emit the set of blocks that are in one line with this one along any of several groups of axes.
 
@@ -99,6 +112,8 @@ def reaches_other_blocks(jaxpr: Jaxpr) -> bool:
     """Whether a jaxpr copies to the shared memory of other blocks of the cluster, or arrives at their barriers."""
     for eqn in jaxpr.eqns:
         if eqn.primitive is copy_gmem_to_smem_p and eqn.params["collective_axes"] is not None:
+            return True
+        if eqn.params.get("collective_axis") is not None:  # of products and their arrivals
             return True
         if eqn.primitive is barrier_arrive_p:
             dtype = eqn.invars[0].aval.dtype

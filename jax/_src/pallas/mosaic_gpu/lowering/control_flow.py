@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from typing import Any
 
 import numpy as np
@@ -44,6 +45,7 @@ from jax._src.pallas.mosaic_gpu.lowering.kernel import (
 )
 from jax._src.pallas.mosaic_gpu.lowering.mma import Accumulator
 from jax._src.pallas.mosaic_gpu.lowering.semaphores import is_semaphores
+from jax._src.pallas.mosaic_gpu.lowering.tensor_memory import TensorView
 from jax._src.pallas.mosaic_gpu.lowering.views import View, arranged, whole
 from jax._src.pallas.mosaic_gpu.transforms import nbytes
 from jax._src.pallas.primitives import num_programs_p, program_id_p, run_scoped_p
@@ -287,7 +289,7 @@ def _run_scoped(ctx: RuleContext, *args: Any, jaxpr: ClosedJaxpr, collective_axe
     # Other blocks of the cluster use the memory from after its scope has begun in all until it ends in all.
     memory = [a for a in types if a.memory_space is MemorySpace.SMEM]
     clusters = bool(memory) and reaches_other_blocks(jaxpr.jaxpr)
-    with kernel.shared.scope():
+    with kernel.shared.scope(), kernel.tensor.columns.scope() if kernel.tensor else nullcontext():
         refs = [next(counted) if is_semaphores(a) else allocate(kernel, a, shared) for a in types]
         created = [r for r in refs if isinstance(r, barriers.Barriers)]
         if created or clusters:
@@ -327,9 +329,11 @@ def allocate(kernel: GpuKernel, aval: Any, shared: bool) -> Any:
     """
     if isinstance(aval, WGMMAAbstractAccumulatorRef):
         return Accumulator.zeros(aval.inner_aval.shape, aval.inner_aval.dtype)
+    if aval.memory_space is MemorySpace.TMEM:
+        return _allocate_tensor(kernel, aval, shared)
     if aval.memory_space is not MemorySpace.SMEM:
         raise NotImplementedError(
-            f"Kernels for {TABLE.target} cannot allocate {aval.memory_space} memory yet, only shared memory, barriers and "
+            f"Kernels for {TABLE.target} cannot allocate {aval.memory_space} memory yet, only shared and tensor memory, barriers and "
             "accumulators of wgmma."
         )
     inner = aval.inner_aval
@@ -347,6 +351,15 @@ def allocate(kernel: GpuKernel, aval: Any, shared: bool) -> Any:
     pointer = kernel.shared_pointer(_mine(kernel, start, size, shared))
     view: View = whole(pointer, inner.shape, inner.dtype, MemorySpace.SMEM)
     return arranged(view, getattr(aval, "transforms", ()))
+
+
+def _allocate_tensor(kernel: GpuKernel, aval: Any, shared: bool) -> TensorView:
+    inner = aval.inner_aval
+    *outer, rows, columns = inner.shape
+    size = math.prod(outer) * aval.layout.columns((rows, columns))
+    start = kernel.tensor.columns.allocate(size * (1 if shared else kernel.threads), 1)
+    at = Index(0, kernel.tensor.base) + _mine(kernel, start, size, shared)
+    return TensorView.create(at, inner.shape, inner.dtype, aval.layout, aval.collective)
 
 
 def _mine(kernel: GpuKernel, start: int, size: int, shared: bool) -> Index:

@@ -15,6 +15,7 @@ from jax._src.lib.mlir.dialects import arith, func, llvm, nvvm
 from jax._src.pallas.element_types import is_signed
 from jax._src.pallas.kernel_rules import RuleContext
 from jax._src.pallas.mosaic_gpu.copies import (
+    CopyPartition,
     async_prefetch_p,
     commit_group_p,
     commit_smem_p,
@@ -26,7 +27,7 @@ from jax._src.pallas.mosaic_gpu.core import MemorySpace
 from jax._src.pallas.mosaic_gpu.lowering import barriers
 from jax._src.pallas.mosaic_gpu.lowering.clusters import narrow
 from jax._src.pallas.mosaic_gpu.lowering.indices import Index, integer
-from jax._src.pallas.mosaic_gpu.lowering.kernel import TABLE, GpuKernel, only, rule
+from jax._src.pallas.mosaic_gpu.lowering.kernel import TABLE, GpuKernel, asm, is_first, only, rule
 from jax._src.pallas.mosaic_gpu.lowering.memory import resolved
 from jax._src.pallas.mosaic_gpu.lowering.views import View, whole
 from jax._src.pallas.mosaic_gpu.operations import operands_of
@@ -199,11 +200,13 @@ def _to_shared(
     leader_tracked: Any,
     oob_mode: Any,
 ) -> Any:
-    if leader_tracked is not None:
-        raise _refused("with leader_tracked, which is for products of two blocks on Blackwell GPUs")
     source, target, barrier = operands_of(tree, flat)
     kernel = ctx.kernel
     gmem, smem = resolved(source), resolved(target)
+    if leader_tracked is not None:
+        there = barriers.barriers_of(barrier)
+        _to_pair(kernel, gmem, smem, there, collective_axes, leader_tracked)
+        return []
     box, start = plan(gmem, smem)
     there = barriers.barriers_of(barrier)
     if there.dtype.collective_axes is not None:
@@ -219,6 +222,54 @@ def _to_shared(
         multicast_mask=mask, predicate=kernel.one_lane(),
     )  # fmt: skip
     return []
+
+
+# A copy of one block of a pair, which completes at the barrier of the first one.
+_COPY_OF_PAIR = """{{
+    .reg .b32 leader;
+    @$0 mapa.shared::cluster.u32 leader, $1, $2;
+    @$0 cp.async.bulk.tensor.{n}d.shared::cta.global.tile.mbarrier::complete_tx::bytes.cta_group::2 [$3], [$4, {{{at}}}], [leader];
+}}"""
+
+
+def _to_pair(
+    kernel: GpuKernel, gmem: View, smem: View, barrier: barriers.Barriers, axes: Any, tracked: Any
+) -> None:
+    """Emit the copies of both blocks of a pair, of which only the first keeps count."""
+    kernel.require(
+        "copies with leader_tracked", "leave it out, for a barrier in each block", 10, 11
+    )
+    position = kernel.cluster.pair(axes)
+    box, start = plan(_part_of_pair(gmem, smem, position, tracked), smem)
+    size = math.prod(box.box) * dtypes.itemsize_bits(box.dtype) // 8
+    if not kernel.params.unsafe_no_auto_barriers:
+        kernel.thread_barrier()
+    with only(is_first(position.value(kernel.i32))):
+        barriers.arrive_expecting(kernel, barrier, 2 * size)
+    at = _coordinates(start)
+    names = ", ".join([f"${5 + i}" for i in range(len(at))])
+    operands = [kernel.one_lane(), barrier.pointer(kernel), kernel.cluster.first(axes).value()]
+    operands += [_beginning(smem, Index()), kernel.descriptors.get(box), *at]
+    code = _COPY_OF_PAIR.format(n=len(at), at=names)
+    asm(code, ",".join(["b,r,r,r,l", *["r"] * len(at)]), operands)
+
+
+def _part_of_pair(gmem: View, smem: View, position: Index, tracked: Any) -> View:
+    """Return what one block of a pair copies."""
+    if tracked is CopyPartition.REPLICATED:
+        return gmem
+    axis, shape = tracked.axis, list(gmem.shape)
+    shape[axis] //= 2
+    if tuple(shape) != smem.shape or gmem.shape[axis] % 2:
+        raise ValueError(
+            f"A copy of {list(gmem.shape)} that two blocks divide along axis {axis} (leader_tracked) has parts of shape {shape}, but the reference in "
+            f"shared memory has {list(smem.shape)}."
+        )
+    dims = list(gmem.dims)
+    d = dims[axis]
+    start = d.start + position * (shape[axis] * d.step)
+    dims[axis] = dataclasses.replace(d, size=shape[axis], start=start)
+    return gmem.replace(dims=tuple(dims))
 
 
 def _shared(
@@ -319,10 +370,10 @@ def _to_global(
 def _prefetch(
     ctx: RuleContext, *flat: Any, tree: Any, collective_axes: Any, leader_tracked: Any
 ) -> Any:
-    if leader_tracked is not None:
-        raise _refused("with leader_tracked, which is for products of two blocks on Blackwell GPUs")
     (source,) = operands_of(tree, flat)
     kernel, gmem = ctx.kernel, resolved(source)
+    if leader_tracked is CopyPartition.REPLICATED:
+        collective_axes = None  # each fetches all
     like = whole(gmem.pointer, gmem.shape, gmem.dtype, MemorySpace.SMEM)
     box, start, _, _ = _shared(kernel, *plan(gmem, like), collective_axes)
     descriptor = kernel.descriptors.get(box)

@@ -15,11 +15,22 @@ from jax._src.core import ClosedJaxpr, Jaxpr, Literal, jaxprs_in_params
 from jax._src.lax import lax
 from jax._src.lax.control_flow import cond_p, scan_p, while_p
 from jax._src.pallas.mosaic_gpu.core import WGMMAAbstractAccumulatorRef
-from jax._src.pallas.mosaic_gpu.layouts import FragmentedLayout, Layout, TiledLayout
+from jax._src.pallas.mosaic_gpu.layouts import (
+    FragmentedLayout,
+    Layout,
+    TiledLayout,
+    tmem_register_layouts,
+)
 from jax._src.pallas.mosaic_gpu.lowering.fragments import default_layout
 from jax._src.pallas.mosaic_gpu.memory_operations import layout_cast_p
-from jax._src.pallas.mosaic_gpu.mma import wgmma_accumulator_load_p, wgmma_p
+from jax._src.pallas.mosaic_gpu.mma import (
+    async_load_tmem_p,
+    async_store_tmem_p,
+    wgmma_accumulator_load_p,
+    wgmma_p,
+)
 from jax._src.pallas.mosaic_gpu.operations import operands_of
+from jax._src.pallas.mosaic_gpu.transforms import ExtractAliasedRef
 from jax._src.pallas.primitives import run_scoped_p
 from jax._src.state.discharge import run_state_p
 
@@ -39,6 +50,7 @@ class Layouts:
         self._parent: dict[Any, Any] = {}
         self._made: dict[Any, FragmentedLayout] = {}
         self._wanted: dict[Any, FragmentedLayout] = {}
+        self._in_tensor_memory: list[tuple[Any, Any]] = []  # copied from or to it, and its type
         self._smaller: list[tuple[Any, Any, tuple[int, ...]]] = []  # reduced, and over which axes
         self._visit(jaxpr)
         self._prefer()
@@ -95,6 +107,13 @@ class Layouts:
                 left = operands_of(params["tree"], eqn.invars)[1]
                 if not hasattr(left, "ref") and _is_array(left):
                     self._want(left, Layout.WGMMA.to_mgpu())
+            elif p is async_load_tmem_p:
+                (source,) = operands_of(params["tree"], eqn.invars)
+                self._in_tensor_memory.append((eqn.outvars[0], source))
+            elif p is async_store_tmem_p:
+                target, x = operands_of(params["tree"], eqn.invars)
+                if not isinstance(x, Literal):
+                    self._in_tensor_memory.append((x, target))
             elif p is run_state_p:
                 inner = params["jaxpr"]
                 for x, out, a in zip(eqn.invars, eqn.outvars, inner.in_avals):
@@ -187,7 +206,14 @@ class Layouts:
                     changed = True
 
     def _prefer(self) -> None:
-        """Give arrays that are reduced over some axes the layout whose lanes share rows, where it fits."""
+        """Give arrays of tensor memory its layouts, and those that are reduced over some axes one whose lanes share rows."""
+        for v, memory in self._in_tensor_memory:
+            aval = memory.ref.aval
+            layouts = [t.layout for t in memory.transforms if isinstance(t, ExtractAliasedRef)]
+            layout = layouts[-1] if layouts else aval.layout
+            known = tmem_register_layouts(layout, v.aval.shape[-1], v.aval.dtype)
+            if known and self.get(v) is None:
+                self._want(v, known[0])
         for whole, part, _ in self._smaller:
             shape = whole.aval.shape
             fits = len(shape) == 2 and shape[0] % 64 == 0 and shape[1] % 8 == 0

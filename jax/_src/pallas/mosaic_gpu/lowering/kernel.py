@@ -77,11 +77,13 @@ class GpuKernel(KernelContext):
       program: the position and the size of each dimension that `program_id` numbers.
       thread_axis: the axis of threads.
       architecture: the compute capability that is needed at least.
+      device: a device that the kernel is compiled for; None if that is not known.
       layouts: the layouts of variables.
       used: the variables that something uses.
       descriptors: those of copies.
       cluster: the blocks of the cluster.
       semaphores: the counters in global memory.
+      tensor: the tensor memory of the block; None if it has none.
       is_warp: whether the threads of what is being lowered are single warps, and not warpgroups.
       in_thread: the number of the lane in its thread.
     """
@@ -95,6 +97,7 @@ class GpuKernel(KernelContext):
         self.sizes: dict[Any, int] = {}
         self.program: list[tuple[Any, int]] = []
         self.architecture = (9, 0)
+        self.device: Any = None
         self.layouts: Any = None
         self.used: set[Any] = set()
         self.shared = SharedMemory(threads > 1)
@@ -103,6 +106,7 @@ class GpuKernel(KernelContext):
         self.cluster: Any = None
         self.is_warp = False
         self.semaphores: Any = None
+        self.tensor: Any = None
         self.i32 = ir.IntegerType.get_signless(32)
         self.i64 = ir.IntegerType.get_signless(64)
 
@@ -137,6 +141,26 @@ class GpuKernel(KernelContext):
         first = integer(0)
         self.at_start = ir.InsertionPoint(first.owner)
 
+    def require(self, what: str, remedy: str, *generations: int) -> None:
+        """Note that the kernel has what not all GPUs have.
+
+        Args:
+          what: what that is, for errors.
+          remedy: what others have.
+          generations: the major numbers of the compute capabilities of GPUs that have it.
+
+        Raises:
+          ValueError: if the kernel is compiled for another GPU.
+        """
+        self.architecture = max(self.architecture, (generations[0], 0))
+        capability = getattr(self.device, "compute_capability", None)
+        if capability is not None and int(str(capability).partition(".")[0]) not in generations:
+            known = " and ".join([f"{n}.x" for n in generations])
+            raise ValueError(
+                f"{self.name} has {what}, which GPUs of compute capability {known} have, but is compiled for {self.device.device_kind} of "
+                f"{capability}: {remedy}."
+            )
+
     def scratch_pointer(self, size: int) -> Any:
         """Return a pointer to bytes of shared memory that the thread uses only for a moment."""
         self.scratch_size = max(self.scratch_size, size)
@@ -149,7 +173,12 @@ class GpuKernel(KernelContext):
         start = aligned(self.shared.most) if size else self.shared.most
         for constant, value in zip(self._scratch, (start, size)):
             constant.owner.attributes["value"] = ir.IntegerAttr.get(self.i32, value)
-        return start + size * self.threads
+        end = start + size * self.threads
+        if self.tensor is None:
+            return end
+        slot = -(-end // 8) * 8
+        self.tensor.finish(self, slot)
+        return slot + 8
 
     def shared_pointer(self, offset: Index) -> Any:
         """Return a pointer to shared memory at an offset of bytes."""
@@ -224,6 +253,15 @@ def uniform(x: Any) -> Any:
     """Return a value that is the same in all lanes of a warp, as one that the compiler knows to be."""
     kind = nvvm.ShflKind.idx
     return nvvm.shfl_sync(integer(-1), x, integer(0), integer(31), kind, results=[x.type])
+
+
+def tensor_core_fence(before: bool) -> None:
+    """Emit what orders operations of Blackwell's tensor core with a point where threads wait for each other.
+
+    Args:
+      before: whether they come before that point.
+    """
+    asm(f"tcgen05.fence::{'before' if before else 'after'}_thread_sync;", "", [])
 
 
 def pointer_type(space: int = 0) -> Any:

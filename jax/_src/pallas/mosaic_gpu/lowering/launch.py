@@ -94,8 +94,6 @@ def make_module(
     module = ir.Module.create()
     attributes = module.operation.attributes
     attributes["sym_name"] = ir.StringAttr.get(name)
-    for key, value in zip(("arch_major", "arch_minor"), kernel.architecture):
-        attributes[f"mosaic_gpu.{key}"] = ir.IntegerAttr.get(kernel.i32, value)
     pointer, i64 = pointer_type(), kernel.i64
     with ir.InsertionPoint(module.body):
         made = [pointer, pointer, i64, i64, pointer, pointer, i64, pointer]
@@ -118,6 +116,8 @@ def make_module(
             arrays.append(llvm.load(pointer, at))
         _launch(kernel, token, arrays, blocks, cluster, body)
         func.ReturnOp([])
+    for key, value in zip(("arch_major", "arch_minor"), kernel.architecture):
+        attributes[f"mosaic_gpu.{key}"] = ir.IntegerAttr.get(kernel.i32, value)
     return module
 
 

@@ -19,6 +19,7 @@ from jax._src.pallas.mosaic_gpu.lowering.fragments import (
 )
 from jax._src.pallas.mosaic_gpu.lowering.kernel import TABLE, only, rule
 from jax._src.pallas.mosaic_gpu.lowering.mma import Accumulator
+from jax._src.pallas.mosaic_gpu.lowering.tensor_memory import TensorView
 from jax._src.pallas.mosaic_gpu.lowering.views import (
     View,
     load,
@@ -34,14 +35,20 @@ from jax._src.tree_util import tree_unflatten
 
 def resolved(x: Any) -> Any:
     """Return the view that an operand is, whose transforms have been applied."""
-    if isinstance(x, (View, Accumulator)):
+    if isinstance(x, (View, Accumulator, TensorView)):
         return x
+    if isinstance(x.ref, TensorView):
+        return x.ref.part(x.transforms)
     return transformed(x.ref, x.transforms)
 
 
 def _checked(view: Any) -> View:
     if isinstance(view, View) and view.space in (MemorySpace.GMEM, MemorySpace.SMEM):
         return view
+    if isinstance(view, TensorView):
+        raise NotImplementedError(
+            f"Kernels for {TABLE.target} read tensor memory by plgpu.async_load_tmem, and write it by plgpu.async_store_tmem, not by an index."
+        )
     raise NotImplementedError(f"Kernels for {TABLE.target} cannot read and write this memory so.")
 
 

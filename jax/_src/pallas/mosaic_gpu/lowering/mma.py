@@ -131,7 +131,7 @@ def _reference(operand: Any) -> tuple[Any, Any]:
 def _no_product(ctx: RuleContext, *args: Any, **_: Any) -> Any:
     raise NotImplementedError(
         f"Kernels for {TABLE.target} multiply matrices in shared memory: copy them there, and call plgpu.wgmma with an accumulator "
-        "of pl.run_scoped(..., plgpu.ACC((m, n)))."
+        "of pl.run_scoped(..., plgpu.ACC((m, n))), or on Blackwell GPUs plgpu.tcgen05_mma with one of plgpu.TMEM((m, n), jnp.float32)."
     )
 
 
@@ -162,6 +162,7 @@ def product(kernel: GpuKernel, acc: Fragment, a: View | Fragment, b: View) -> Fr
       NotImplementedError: if the matrices are arranged in shared memory so that the tensor core cannot
         read them.
     """
+    kernel.require("wgmma", "take plgpu.tcgen05_mma, and plgpu.TMEM for its results", 9)
     m, n = acc.shape
     k = b.shape[0]
     bits = dtypes.itemsize_bits(b.dtype)
@@ -273,10 +274,12 @@ class Operand:
       view: the matrix.
       outer: the dimension that the product keeps.
       inner: the dimension that is summed over.
+      flags: what descriptors have besides.
     """
 
-    def __init__(self, view: View, outer: int, inner: int):
+    def __init__(self, view: View, outer: int, inner: int, flags: int = 0):
         self.view = view
+        self.flags = flags
         self.bits = dtypes.itemsize_bits(view.dtype)
         unit = lambda d: view.dims[d].factors[-1][1] == 1 and view.dims[d].step == 1
         if unit(inner):
@@ -339,5 +342,5 @@ class Operand:
         beside = to_bytes(self._tile_stride(self.fast))
         leading = beside if self.is_transposed else 0  # not read
         code = _SWIZZLE_CODES[self.view.swizzle]
-        out = ((leading >> 4) << 16) | ((groups >> 4) << 32) | (code << 62)
+        out = ((leading >> 4) << 16) | ((groups >> 4) << 32) | (code << 62) | self.flags
         return out - 2**64 if out >= 2**63 else out

@@ -13,7 +13,15 @@ from jax._src.pallas.mosaic_gpu.memory_operations import (
     griddepcontrol_wait_p,
     set_max_registers_p,
 )
-from jax._src.pallas.mosaic_gpu.mma import wgmma_accumulator_load_p, wgmma_p, wgmma_wait_p
+from jax._src.pallas.mosaic_gpu.mma import (
+    async_load_tmem_p,
+    async_store_tmem_p,
+    commit_tmem_p,
+    wait_load_tmem_p,
+    wgmma_accumulator_load_p,
+    wgmma_p,
+    wgmma_wait_p,
+)
 from jax._src.pallas.mosaic_gpu.warps import warp_map_p
 from jax._src.pallas.primitives import run_scoped_p
 from jax._src.pallas.semaphores import semaphore_read_p
@@ -22,6 +30,7 @@ from jax._src.state.discharge import run_state_p
 # What all lanes of a warpgroup do together.
 _OF_WARPGROUPS = frozenset(
     [
+        async_load_tmem_p, async_store_tmem_p, commit_tmem_p, wait_load_tmem_p,
         griddepcontrol_launch_dependents_p, griddepcontrol_wait_p, run_scoped_p, run_state_p, semaphore_read_p,
         set_max_registers_p, warp_map_p, wgmma_accumulator_load_p, wgmma_p, wgmma_wait_p,
     ]
@@ -47,7 +56,7 @@ def _check(jaxpr: Jaxpr) -> None:
         if has_arrays or eqn.primitive in _OF_WARPGROUPS:
             what = "arrays" if has_arrays else eqn.primitive.name
             raise NotImplementedError(
-                f"Kernels for {TABLE.target} have no {what} in functions of single warps, only scalars, copies and barriers, at "
+                f"Kernels for {TABLE.target} have no {what} in functions of single warps, only scalars, copies, barriers and tcgen05_mma, at "
                 f"{source_info_util.summarize(eqn.source_info)}: do that outside of plgpu.warp_map."
             )
     for nested in subjaxprs(jaxpr):

@@ -1,0 +1,85 @@
+"""Kernels for GPUs compiled by Mosaic GPU for a Blackwell GPU that is not there."""
+
+import functools
+import re
+import subprocess
+import sys
+from collections import Counter
+
+import blackwell_compilation
+import pytest
+from aot_programs import topology
+from pallas_blackwell_kernels import KERNELS
+from pallas_mosaic_gpu_kernels import KERNELS as OF_HOPPER
+
+import jax
+
+pytestmark = pytest.mark.aot("cuda", "mosaic_gpu")
+
+# The instructions of the tensor core, and of its memory, in what the reference build makes of the same kernels.
+# Others it does not compile: it has no products of float32, or of different dtypes, and fewer layouts.
+OF_REFERENCE = {
+    "bfloat16": "1 commit.cta_group::1; 4 ld.16x256b.x8; 4 mma.cta_group::1.kind::f16",
+    "float16": "1 commit.cta_group::1; 2 ld.16x128b.x8.pack::16b; 8 mma.cta_group::1.kind::f16",
+    "turned": "1 commit.cta_group::1; 8 ld.16x256b.x8; 4 mma.cta_group::1.kind::f16",
+    "left_turned": "1 commit.cta_group::1; 2 ld.16x256b.x4; 4 mma.cta_group::1.kind::f16",
+    "wide": "1 commit.cta_group::1; 16 ld.16x256b.x8; 4 mma.cta_group::1.kind::f16",
+    "rows_64": "1 commit.cta_group::1; 2 ld.16x256b.x8; 8 mma.cta_group::1.kind::f16",
+    "rows_64_few": "1 commit.cta_group::1; 2 ld.16x256b.x2; 2 ld.16x256b.x4; 8 mma.cta_group::1.kind::f16",
+    "float8_turned": "1 commit.cta_group::1; 2 ld.16x256b.x8; 4 mma.cta_group::1.kind::f8f6f4",
+    "int8": "1 commit.cta_group::1; 2 ld.16x256b.x8; 4 mma.cta_group::1.kind::i8",
+    "native": "1 commit.cta_group::1; 1 ld.32x32b.x16; 1 ld.32x32b.x32; 4 mma.cta_group::1.kind::f16",
+    "native_float16": "1 commit.cta_group::1; 1 ld.32x32b.x32.pack::16b; 4 mma.cta_group::1.kind::f16",
+    "left_copied": "1 commit.cta_group::1; 4 cp.cta_group::1.128x256b; 2 ld.16x256b.x8; 4 mma.cta_group::1.kind::f16",
+    "left_copied_float8": "1 commit.cta_group::1; 4 cp.cta_group::1.128x256b; 2 ld.16x256b.x8; 4 mma.cta_group::1.kind::f8f6f4",
+    "left_stored": "1 commit.cta_group::1; 2 ld.16x256b.x8; 4 mma.cta_group::1.kind::f16; 2 st.16x128b.x8",
+    "pipelined": "3 commit.cta_group::1; 4 ld.16x256b.x8; 12 mma.cta_group::1.kind::f16",
+    "pair": "1 commit.cta_group::2.multicast::cluster; 8 ld.16x256b.x8; 4 mma.cta_group::2.kind::f16",
+    "pair_rows_64": "1 commit.cta_group::2.multicast::cluster; 2 ld.16x256b.x8; 4 mma.cta_group::2.kind::f16",
+    "pair_replicated": "1 commit.cta_group::2.multicast::cluster; 4 ld.16x256b.x8; 4 mma.cta_group::2.kind::f16",
+    "specialized": "5 commit.cta_group::1; 4 ld.16x256b.x8; 16 mma.cta_group::1.kind::f16",
+}  # fmt: skip
+NAMES = [*KERNELS, "specialized"]
+
+
+@functools.cache
+def compiled():
+    """The PTX of all kernels by name."""
+    command = [sys.executable, blackwell_compilation.__file__, *NAMES]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=600)
+    assert done.returncode == 0, done.stderr
+    parts = [p.partition("\n") for p in done.stdout.split(blackwell_compilation.MARK)[1:]]
+    return {name: ptx for name, _, ptx in parts}
+
+
+def instructions(ptx):
+    found = re.findall(r"\btcgen05\.((?:ld|st|mma|cp|commit)\.[\w:.]+)", ptx)
+    short = [
+        re.sub(r"\.sync\.aligned|\.mbarrier::arrive::one\.shared::cluster|\.b(32|64)$", "", n)
+        for n in found
+    ]
+    return "; ".join([f"{n} {name}" for name, n in sorted(Counter(short).items())])
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_compiles(name):
+    ptx = compiled()[name]
+    assert ".target sm_100a" in ptx, ptx
+    if name in OF_REFERENCE:
+        assert instructions(ptx) == OF_REFERENCE[name]
+    else:
+        assert "error" not in ptx
+
+
+@pytest.mark.parametrize(
+    "device, kernel, message",
+    [
+        ("h100", KERNELS["bfloat16"], "has tensor memory, .*compiled for NVIDIA H100.*take plgpu.wgmma"),
+        ("b200", OF_HOPPER["matmul"], "has wgmma, .*compiled for NVIDIA B200.*take plgpu.tcgen05_mma"),
+    ],
+)  # fmt: skip
+def test_refuses_the_tensor_core_of_other_generations(device, kernel, message):
+    sharding = jax.sharding.SingleDeviceSharding(topology(device).devices[0])
+    args = [jax.ShapeDtypeStruct(a.shape, a.dtype, sharding=sharding) for a in kernel.args]
+    with pytest.raises(ValueError, match=message):
+        jax.jit(kernel.call).lower(*args)

@@ -1,0 +1,317 @@
+"""Kernels for Blackwell GPUs (Mosaic GPU): tensor memory and tcgen05, with what they compute."""
+
+import functools
+
+import numpy as np
+from pallas_mosaic_gpu_kernels import SMEM, Kernel, bf16, f16, f32, i32, like, swizzled
+
+import jax.numpy as jnp
+from jax import lax
+from jax.experimental import pallas as pl
+from jax.experimental.pallas import mosaic_gpu as plgpu
+
+TMEM, L = plgpu.TMEM, plgpu.Layout
+i8, e4m3, e5m2 = jnp.int8, jnp.float8_e4m3fn, jnp.float8_e5m2
+SWIZZLED = swizzled(128, bf16)
+ORDERING = plgpu.Barrier(orders_tensor_core=True)
+
+
+def turned(ref, is_turned):
+    return plgpu.transpose_ref(ref, (1, 0)) if is_turned else ref
+
+
+def _product(a, b, a_turned=False, b_turned=False):
+    wide = np.int32 if a.dtype.kind == "i" else np.float32
+    a, b = a.astype(wide), b.astype(wide)
+    return (a.T if a_turned else a) @ (b.T if b_turned else b)
+
+
+def product(
+    m, n, k, dtype, out=f32, swizzle=128, turns=(False, False), layout=None, right=None,
+    stores=(), memory=None, tolerance=1e-4,
+):  # fmt: skip
+    """A product of whole matrices in shared memory; the result is read in a layout."""
+
+    def body(a_ref, b_ref, o_ref, a, b, acc, copied, done):
+        plgpu.copy_gmem_to_smem(a_ref, a, copied)
+        plgpu.copy_gmem_to_smem(b_ref, b, copied)
+        plgpu.barrier_wait(copied)
+        operands = turned(a, turns[0]), turned(b, turns[1])
+        plgpu.tcgen05_mma(acc, *operands, done, accumulate=False)
+        plgpu.barrier_wait(done)
+        o_ref[...] = plgpu.async_load_tmem(acc, layout=layout)
+        plgpu.wait_load_tmem()
+
+    right = dtype if right is None else right
+    shapes = [(k, m) if turns[0] else (m, k), (n, k) if turns[1] else (k, n)]
+    types = [
+        SMEM(s, d, transforms=swizzled(swizzle, d)) for s, d in zip(shapes, (dtype, right))
+    ]  # fmt: skip
+    acc = TMEM((m, n), out, packed=False if np.dtype(out).itemsize < 4 else None)
+    return Kernel(
+        body, [like(*s, dtype=d) for s, d in zip(shapes, (dtype, right))], like(m, n, dtype=out),
+        functools.partial(_product, a_turned=turns[0], b_turned=turns[1]),
+        dict(scratch_types=[*types, acc, plgpu.Barrier(num_arrivals=2), ORDERING]),
+        tolerance,
+    )  # fmt: skip
+
+
+KERNELS = {
+    "bfloat16": product(128, 128, 64, bf16),
+    "float16": product(128, 64, 128, f16, out=f16, tolerance=0.05),
+    "turned": product(128, 256, 64, bf16, swizzle=32, turns=(True, True)),
+    "left_turned": product(128, 32, 64, f16, swizzle=64, turns=(True, False)),
+    "wide": product(128, 512, 32, bf16, swizzle=64, turns=(False, True)),
+    "rows_64": product(64, 128, 64, bf16),
+    "rows_64_few": product(64, 96, 64, f16, swizzle=32),
+    "float8": product(128, 128, 128, e4m3, right=e5m2),
+    "float8_turned": product(128, 64, 128, e4m3, turns=(False, True)),
+    "int8": product(128, 64, 128, i8, out=i32, turns=(False, True)),
+    "tf32": product(128, 64, 64, f32, turns=(False, True)),
+    "native": product(
+        128, 48, 64, bf16, swizzle=32, layout=L.TCGEN05_TMEM_NATIVE, turns=(False, True)
+    ),
+    "native_float16": product(
+        128, 64, 64, f16, out=f16, layout=L.TCGEN05_TMEM_NATIVE(2), tolerance=0.05
+    ),
+    "strided": product(128, 64, 64, bf16, layout=L.WG_STRIDED((128, 64), vec_size=4)),
+}
+
+
+def left_in_tensor_memory(dtype, copies, layout=None):
+    """A product whose left matrix is copied to tensor memory from shared memory, or from registers."""
+
+    def body(a_ref, b_ref, o_ref, a, b, left, acc, copied, done):
+        plgpu.copy_gmem_to_smem(a_ref, a, copied)
+        plgpu.copy_gmem_to_smem(b_ref, b, copied)
+        plgpu.barrier_wait(copied)
+        if copies:
+            plgpu.async_copy_smem_to_tmem(a, left)
+        else:
+            plgpu.async_store_tmem(left, plgpu.load(a, (), layout=layout, optimized=False))
+            plgpu.commit_tmem()
+        plgpu.tcgen05_mma(acc, left, plgpu.transpose_ref(b, (1, 0)), accumulate=False)
+        plgpu.tcgen05_commit_arrive(done)
+        plgpu.barrier_wait(done)
+        o_ref[...] = plgpu.async_load_tmem(acc)
+
+    k = 128 // np.dtype(dtype).itemsize
+    types = [SMEM(s, dtype, transforms=swizzled(128, dtype)) for s in ((128, k), (64, k))]
+    types += [TMEM((128, k), dtype, packed=None if dtype == f32 else True), TMEM((128, 64), f32)]
+    return Kernel(
+        body, [like(128, k, dtype=dtype), like(64, k, dtype=dtype)], like(128, 64),
+        functools.partial(_product, b_turned=True),
+        dict(scratch_types=[*types, plgpu.Barrier(num_arrivals=2), ORDERING]), 1e-4,
+    )  # fmt: skip
+
+
+def parts(x_ref, o_ref, tensor, narrow):
+    """What is stored in parts of tensor memory, and read from others."""
+    x = x_ref[...]
+    i = lax.axis_index("i")
+    for k in range(2):
+        plgpu.async_store_tmem(tensor.at[i], x * (k + 1))
+        plgpu.async_store_tmem(tensor.at[1 - i, :, pl.ds(k * 16, 16)], x[:, 16 * k : 16 * k + 16])
+        plgpu.commit_tmem()
+    plgpu.async_store_tmem(narrow.at[:, 16:32], x[:, 16:].astype(bf16))
+    plgpu.async_store_tmem(narrow.at[:, :16], 3.0)
+    plgpu.commit_tmem()
+    y = plgpu.async_load_tmem(tensor.at[i]) + plgpu.async_load_tmem(tensor.at[1 - i])
+    o_ref[i] = y + plgpu.async_load_tmem(narrow).astype(f32)
+    plgpu.wait_load_tmem()
+
+
+def _parts(x):
+    right = x[:, 16:].astype(bf16).astype(np.float32)
+    return np.stack([3 * x + np.concatenate([np.full((128, 16), 3), right], 1)] * 2)
+
+
+def shares(x_ref, o_ref, union):
+    """References to the same tensor memory: of two arrays beside each other, and of one."""
+    (first, second), whole = union
+    plgpu.async_store_tmem(first, x_ref[...])
+    plgpu.async_store_tmem(second, x_ref[:, :16].astype(f16))
+    plgpu.commit_tmem()
+    o_ref[...] = plgpu.async_load_tmem(first) + plgpu.async_load_tmem(second)[:, :1].astype(f32)
+    plgpu.wait_load_tmem()
+    plgpu.async_store_tmem(whole, jnp.zeros((128, 64), f32))
+    plgpu.commit_tmem()
+
+
+def sums_of_rows(x_ref, o_ref, tensor):
+    plgpu.async_store_tmem(tensor, x_ref[...])
+    plgpu.commit_tmem()
+    x = plgpu.async_load_tmem(tensor)
+    o_ref[...] = x - x.max(1, keepdims=True)
+
+
+def pipelined(a_ref, b_ref, o_ref, acc, done, out):
+    """A product of tiles by a pipeline over the inner dimension, with an epilogue through shared memory."""
+    i, j = lax.axis_index("i"), lax.axis_index("j")
+
+    def step(indices, a, b):
+        (k,) = indices
+        plgpu.tcgen05_mma(acc, a, b, done, accumulate=k > 0)
+        plgpu.barrier_wait(done)
+
+    plgpu.emit_pipeline(
+        step,
+        grid=(3,),
+        in_specs=[
+            plgpu.BlockSpec((128, 64), lambda k: (i, k), transforms=SWIZZLED),
+            plgpu.BlockSpec((64, 128), lambda k: (k, j), transforms=SWIZZLED),
+        ],
+        max_concurrent_steps=2,
+    )(a_ref, b_ref)
+    out[...] = plgpu.async_load_tmem(acc).astype(bf16)
+    plgpu.commit_smem()
+    plgpu.copy_smem_to_gmem(out, o_ref.at[pl.ds(i * 128, 128), pl.ds(j * 128, 128)])
+    plgpu.wait_smem_to_gmem(0)
+
+
+KERNELS |= {
+    "left_copied": left_in_tensor_memory(bf16, True),
+    "left_copied_float8": left_in_tensor_memory(e4m3, True),
+    "left_stored": left_in_tensor_memory(f16, False, L.TCGEN05),
+    "left_stored_float8": left_in_tensor_memory(e5m2, False),
+    "left_stored_tf32": left_in_tensor_memory(f32, False, L.TCGEN05_TMEM_NATIVE(4)),
+    "parts": Kernel(
+        parts, [like(128, 32)], like(2, 128, 32), _parts,
+        dict(
+            grid=(2,), grid_names=("i",),
+            scratch_types=[TMEM((2, 128, 32), f32), TMEM((128, 32), bf16, packed=True)],
+        ),
+    ),
+    "shares": Kernel(
+        shares, [like(128, 32)], like(128, 32), lambda x: x + x[:, :1].astype(np.float16),
+        dict(
+            scratch_types=[
+                plgpu.RefUnion(
+                    (TMEM((128, 32), f32), TMEM((128, 16), f16, packed=True)), TMEM((128, 64), f32)
+                )
+            ]
+        ),
+    ),
+    "sums_of_rows": Kernel(
+        sums_of_rows, [like(128, 64)], like(128, 64), lambda x: x - x.max(1, keepdims=True),
+        dict(scratch_types=[TMEM((128, 64), f32)]),
+    ),
+    "pipelined": Kernel(
+        pipelined, [like(256, 192, dtype=bf16), like(192, 256, dtype=bf16)], like(256, 256, dtype=bf16), _product,
+        dict(
+            grid=(2, 2), grid_names=("i", "j"),
+            scratch_types=[
+                TMEM((128, 128), f32), ORDERING, SMEM((128, 128), bf16, transforms=SWIZZLED),
+            ],
+        ),
+        tolerance=0.02,
+    ),
+}  # fmt: skip
+
+
+# Pairs of blocks
+
+
+def pair(m, n, replicated=False):
+    """A product that two blocks compute together: each has half of the rows, and half of the right matrix."""
+
+    def body(a_ref, b_ref, o_ref, a, b, acc, copied, done, all_done):
+        c = lax.axis_index("x")
+        part = plgpu.CopyPartition.PARTITIONED
+        if replicated:  # a copy of its own each
+            mine = a_ref.at[pl.ds(c * m, m)]
+            plgpu.copy_gmem_to_smem(
+                mine, a, copied, collective_axes="x", leader_tracked=plgpu.CopyPartition.REPLICATED
+            )
+        else:
+            plgpu.copy_gmem_to_smem(a_ref, a, copied, collective_axes="x", leader_tracked=part(0))
+        plgpu.copy_gmem_to_smem(b_ref, b, copied, collective_axes="x", leader_tracked=part(1))
+
+        @pl.when(c == 0)
+        def _():
+            plgpu.barrier_wait(copied)
+            plgpu.tcgen05_mma(acc, a, b, done, accumulate=False, collective_axis="x")
+
+        plgpu.barrier_wait(done)
+        o_ref[pl.ds(c * m, m)] = plgpu.async_load_tmem(acc)
+        plgpu.wait_load_tmem()
+        plgpu.barrier_arrive(all_done)
+        plgpu.barrier_wait(all_done)
+
+    return Kernel(
+        body, [like(2 * m, 64, dtype=bf16), like(64, n, dtype=bf16)], like(2 * m, n), _product,
+        dict(
+            cluster=(2,), cluster_names=("x",),
+            scratch_types=[
+                SMEM((m, 64), bf16, transforms=SWIZZLED), SMEM((64, n // 2), bf16, transforms=SWIZZLED),
+                TMEM((m, n), f32, collective=True), plgpu.Barrier(num_arrivals=2), ORDERING,
+                plgpu.ClusterBarrier(collective_axes=("x",), orders_tensor_core=True),
+            ],
+        ),
+        tolerance=1e-4,
+    )  # fmt: skip
+
+
+KERNELS |= {
+    "pair": pair(128, 256),
+    "pair_rows_64": pair(64, 128),
+    "pair_replicated": pair(128, 128, True),
+}
+
+
+# Warps that copy, that multiply, and that read results at the same time: for several steps of each block
+
+
+def specialized(a_ref, b_ref, o_ref, a, b, acc, out, copied, consumed, done):
+    steps, buffers = 4, 2
+    i = lax.axis_index("i")
+
+    @plgpu.warp_map
+    def _(warp):
+        @pl.when(warp == 0)
+        def _():
+            @pl.loop(0, steps)
+            def _(k):
+                slot = lax.rem(k, buffers)
+
+                @pl.when(k >= buffers)
+                def _():
+                    plgpu.barrier_wait(consumed.at[slot])
+
+                part = pl.ds(k * 64, 64)
+                rows = a_ref.at[pl.ds(i * 128, 128), part]
+                plgpu.copy_gmem_to_smem(rows, a.at[slot], copied.at[slot])
+                plgpu.copy_gmem_to_smem(b_ref.at[part], b.at[slot], copied.at[slot])
+
+        @pl.when(warp == 1)
+        def _():
+            @pl.loop(0, steps)
+            def _(k):
+                slot = lax.rem(k, buffers)
+                plgpu.barrier_wait(copied.at[slot])
+                plgpu.tcgen05_mma(
+                    acc, a.at[slot], b.at[slot], consumed.at[slot], accumulate=k > 0
+                )  # fmt: skip
+
+            plgpu.tcgen05_commit_arrive(done)
+
+    plgpu.barrier_wait(done)
+    out[...] = plgpu.async_load_tmem(acc).astype(bf16)
+    plgpu.commit_smem()
+    plgpu.copy_smem_to_gmem(out, o_ref.at[pl.ds(i * 128, 128)])
+    plgpu.wait_smem_to_gmem(0)
+
+
+SPECIALIZED = Kernel(
+    specialized, [like(256, 256, dtype=bf16), like(256, 128, dtype=bf16)], like(256, 128, dtype=bf16), _product,
+    dict(
+        grid=(2,), grid_names=("i",),
+        scratch_types=[
+            SMEM((2, 128, 64), bf16, transforms=SWIZZLED), SMEM((2, 64, 128), bf16, transforms=SWIZZLED),
+            TMEM((128, 128), f32), SMEM((128, 128), bf16, transforms=SWIZZLED),
+            plgpu.Barrier(num_arrivals=2, num_barriers=2),
+            plgpu.Barrier(num_barriers=2, orders_tensor_core=True), ORDERING,
+        ],
+    ),
+    tolerance=0.02,
+)  # fmt: skip

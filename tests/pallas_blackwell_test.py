@@ -1,0 +1,155 @@
+"""Kernels for Blackwell GPUs: run by the interpreter, and their modules by a machine; and what is refused."""
+
+import mosaic_gpu_machine
+import numpy as np
+import pytest
+from pallas_blackwell_kernels import KERNELS, ORDERING, SMEM, SPECIALIZED, TMEM
+from pallas_mosaic_gpu_kernels import bf16, f16, f32, like, swizzled
+from pallas_mosaic_gpu_lowering_test import argument, lowered
+
+import jax
+import jax.numpy as jnp
+from jax.experimental import pallas as pl
+from jax.experimental.pallas import mosaic_gpu as plgpu
+
+
+def close(kernel, got, want):
+    np.testing.assert_allclose(
+        np.asarray(got).astype(np.float64),
+        np.asarray(want).astype(np.float64),
+        rtol=kernel.tolerance,
+        atol=kernel.tolerance,
+    )
+
+
+@pytest.mark.parametrize("name", KERNELS)
+def test_computes(name):
+    kernel = KERNELS[name]
+    rng = np.random.default_rng(7)
+    args = [argument(rng, a) for a in kernel.args]
+    module = lowered(kernel.call, *kernel.args)
+    (got,) = mosaic_gpu_machine.run(module, *args, outputs=[kernel.out])
+    close(kernel, got, kernel.expected(*args))
+
+
+@pytest.mark.parametrize("name", [*KERNELS, "specialized"])
+def test_interpreted(name):
+    kernel = {**KERNELS, "specialized": SPECIALIZED}[name]
+    rng = np.random.default_rng(7)
+    args = [argument(rng, a) for a in kernel.args]
+    options = dict(out_type=kernel.out, interpret=plgpu.InterpretParams(), **kernel.options)
+    close(kernel, jax.jit(plgpu.kernel(kernel.body, **options))(*args), kernel.expected(*args))
+
+
+def test_warps_copy_and_multiply():
+    """The interpreter runs the kernel; here are the instructions of each warp, in loops of their own."""
+    module = str(mosaic_gpu_machine.module_of(lowered(SPECIALIZED.call, *SPECIALIZED.args)))
+    assert module.count("scf.for") == 2
+    assert module.count("tcgen05.mma") == 4 and module.count("tcgen05.commit") == 2
+    assert "mosaic_gpu.arch_major = 10" in module
+
+
+# What is refused
+
+
+def multiplies(a_type, b_type, acc_type, axis=None, turns=False, **options):
+    def body(o_ref, a, b, acc):
+        right = plgpu.transpose_ref(b, (1, 0)) if turns else b
+        plgpu.tcgen05_mma(acc, a, right, accumulate=False, collective_axis=axis)
+
+    return body, dict(scratch_types=[a_type, b_type, acc_type], **options)
+
+
+def of_memory(body, *types, **options):
+    return body, dict(scratch_types=types, **options)
+
+
+def tiled(shape, dtype, swizzle=128):
+    return SMEM(shape, dtype, transforms=swizzled(swizzle, dtype))
+
+
+A, B, ACC = tiled((128, 64), bf16), tiled((64, 64), bf16), TMEM((128, 64), f32)
+PAIR = dict(cluster=(2,), cluster_names=("x",))
+
+
+def reads(part=lambda ref: ref):
+    def body(o_ref, ref):
+        plgpu.async_load_tmem(part(ref))
+
+    return body
+
+
+def writes_by_index(o_ref, ref):
+    ref[...] = jnp.zeros(ref.shape, ref.dtype)
+
+
+def loads_in_a_warp(o_ref, ref):
+    plgpu.warp_map(lambda warp: plgpu.wait_load_tmem())
+
+
+def arrives(o_ref, barrier):
+    plgpu.tcgen05_commit_arrive(barrier)
+
+
+def scaled(o_ref, a, b, acc, scales):
+    plgpu.tcgen05_mma(acc, a, b, a_scale=scales, b_scale=scales)
+
+
+REFUSED = {
+    "columns": (of_memory(reads(), TMEM((128, 520), f32)), "520 columns of tensor memory, .* at most 512"),
+    "kinds": (
+        of_memory(lambda o, *_: None, ACC, TMEM((128, 64), f32, collective=True), **PAIR),
+        "with and without collective=True",
+    ),
+    "no_pair": (of_memory(lambda o, _: None, TMEM((128, 64), f32, collective=True)), r"give .*cluster=\(2,\)"),
+    "rows": (of_memory(reads(lambda r: r.at[pl.ds(0, 64)]), ACC), "all 128 rows .* slice its columns only"),
+    "halves": (
+        of_memory(reads(lambda r: r.at[:, pl.ds(0, 32)]), TMEM((64, 64), f32)), "all 64 columns of an array of 64 rows",
+    ),
+    "column": (
+        of_memory(reads(lambda r: r.at[:, pl.ds(1, 32)]), TMEM((128, 64), f16, packed=True)), "all 2 that share 32 bits",
+    ),
+    "matrices": (of_memory(reads(), TMEM((2, 128, 64), f32)), r"choose one of shape \(128, 64\)"),
+    "bytes": (of_memory(reads(), TMEM((128, 64), jnp.int8, packed=False)), "packed=True"),
+    "index": (of_memory(writes_by_index, ACC), "by plgpu.async_store_tmem, not by an index"),
+    "warp": (of_memory(loads_in_a_warp, ACC), "no wait_load_tmem in functions of single warps"),
+    "arrival": (of_memory(arrives, ORDERING), "which has no tensor memory"),
+    "scales": (
+        of_memory(scaled, A, B, ACC, TMEM((128, 4), jnp.float8_e8m0fnu, layout=plgpu.TMEMLayout.SCALES_LAYOUT)),
+        "no tcgen05_mma with scales",
+    ),
+    "swizzle": (multiplies(SMEM((128, 64), bf16), B, ACC), r"SwizzleTransform\(128\)"),
+    "result": (multiplies(A, B, TMEM((128, 64), f16, packed=False)), "of bfloat16 and bfloat16 in float16"),
+    "packed": (
+        multiplies(tiled((128, 64), f16), tiled((64, 64), f16), TMEM((128, 64), f16, packed=True)),
+        "packed=False, not packed=True, for float16",
+    ),
+    "shape": (multiplies(A, tiled((8, 64), bf16), TMEM((128, 8), f32), turns=True), "a multiple of 16 columns"),
+    "tile": (
+        multiplies(tiled((64, 64), bf16), tiled((64, 48), bf16, 32), TMEM((64, 48), f32)), "from 24 on .* no tile of 16 begins",
+    ),
+    "inner": (
+        multiplies(tiled((128, 64), f32, 32), tiled((64, 64), f32, 32), ACC), "the right one's: transpose it",
+    ),
+    "left": (
+        multiplies(TMEM((128, 64), bf16, packed=False), B, ACC), "whose elements fill columns",
+    ),
+    "axis": (
+        multiplies(A, tiled((64, 64), bf16), TMEM((128, 128), f32, collective=True), "y", cluster=(2, 2), cluster_names=("y", "x")),
+        "must be the last of the cluster's axes",
+    ),
+    "not_together": (
+        multiplies(A, tiled((64, 64), bf16), TMEM((128, 128), f32), "x", **PAIR), "got collective_axis='x'",
+    ),
+    "wide_pair": (
+        multiplies(A, tiled((64, 256), bf16), TMEM((128, 512), f32, collective=True), "x", **PAIR), "32 columns, at most 256",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_refuses(name):
+    (body, options), message = REFUSED[name]
+    call = plgpu.kernel(body, out_type=like(128, 64), **options)
+    with pytest.raises((NotImplementedError, ValueError), match=message):
+        lowered(call)
