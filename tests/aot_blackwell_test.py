@@ -72,14 +72,19 @@ def test_compiles(name):
 
 
 @pytest.mark.parametrize(
-    "device, kernel, message",
+    "sharding, kernel, message",
     [
-        ("h100", KERNELS["bfloat16"], "has tensor memory, .*compiled for NVIDIA H100.*take plgpu.wgmma"),
-        ("b200", OF_HOPPER["matmul"], "has wgmma, .*compiled for NVIDIA B200.*take plgpu.tcgen05_mma"),
+        (
+            lambda: jax.sharding.SingleDeviceSharding(topology("h100").devices[0]), KERNELS["bfloat16"],
+            "has tensor memory, .*compiled for NVIDIA H100.*take plgpu.wgmma",
+        ),
+        (
+            blackwell_compilation.b200, OF_HOPPER["matmul"],
+            "has wgmma, .*compiled for NVIDIA B200.*take plgpu.tcgen05_mma",
+        ),
     ],
 )  # fmt: skip
-def test_refuses_the_tensor_core_of_other_generations(device, kernel, message):
-    sharding = jax.sharding.SingleDeviceSharding(topology(device).devices[0])
-    args = [jax.ShapeDtypeStruct(a.shape, a.dtype, sharding=sharding) for a in kernel.args]
+def test_refuses_the_tensor_core_of_other_generations(sharding, kernel, message):
+    args = [jax.ShapeDtypeStruct(a.shape, a.dtype, sharding=sharding()) for a in kernel.args]
     with pytest.raises(ValueError, match=message):
         jax.jit(kernel.call).lower(*args)

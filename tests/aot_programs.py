@@ -25,15 +25,14 @@ from jax.sharding import AxisType, Mesh, NamedSharding, PartitionSpec as P
 # There is no cloud to ask, and no chip that processes would have to share.
 os.environ.setdefault("TPU_SKIP_MDS_QUERY", "1")
 os.environ.setdefault("ALLOW_MULTIPLE_LIBTPU_LOAD", "1")
-_GPUS = {"h100": "1x2x8", "b200": "1x1x1"}
+H100 = Path(__file__).parent / "testdata" / "h100.textproto"
 
 
 @functools.cache
 def topology(name):
-    if name in _GPUS:
-        config = (Path(__file__).parent / "testdata" / f"{name}.textproto").read_text()
-        options = dict(target_config=config, topology=_GPUS[name])
-        return topologies.get_topology_desc(name, "cuda", **options)
+    if name == "h100":
+        options = dict(target_config=H100.read_text(), topology="1x2x8")
+        return topologies.get_topology_desc("h100", "cuda", **options)
     return topologies.get_topology_desc(name, "tpu")
 
 

@@ -2,7 +2,6 @@
 
 import subprocess
 import sys
-from pathlib import Path
 
 import aot_programs
 import numpy as np
@@ -70,8 +69,7 @@ def test_tpus_need_no_platform():
 
 @pytest.mark.aot("cuda")
 def test_gpus_go_by_two_names():
-    h100 = (Path(aot_programs.__file__).parent / "testdata" / "h100.textproto").read_text()
-    gpu = dict(target_config=h100, topology="1x1x1")
+    gpu = dict(target_config=aot_programs.H100.read_text(), topology="1x1x1")
     assert topologies.get_topology_desc("h100", "gpu", **gpu).devices[0].platform == "gpu"
 
 

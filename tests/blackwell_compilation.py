@@ -5,18 +5,26 @@ The compiler keeps the architecture of the first kernel that it compiles, which 
 
 import os
 import sys
+from pathlib import Path
+
+import jax
+from jax.experimental import topologies
 
 MARK = "// kernel: "
 
 
+def b200():
+    """The sharding of arrays on a Blackwell GPU that is not there."""
+    config = (Path(__file__).parent / "testdata" / "b200.textproto").read_text()
+    topology = topologies.get_topology_desc("b200", "cuda", target_config=config, topology="1x1x1")
+    return jax.sharding.SingleDeviceSharding(topology.devices[0])
+
+
 def main(names):
     """Print the PTX of kernels, each after a line with its name; of those that cannot be compiled, the error."""
-    from aot_programs import topology
     from pallas_blackwell_kernels import KERNELS, SPECIALIZED
 
-    import jax
-
-    sharding = jax.sharding.SingleDeviceSharding(topology("b200").devices[0])
+    sharding = b200()
     for name in names:
         kernel = {**KERNELS, "specialized": SPECIALIZED}[name]
         args = [jax.ShapeDtypeStruct(a.shape, a.dtype, sharding=sharding) for a in kernel.args]
