@@ -85,6 +85,7 @@ def test_compiles(name):
     ],
 )  # fmt: skip
 def test_refuses_the_tensor_core_of_other_generations(sharding, kernel, message):
-    args = [jax.ShapeDtypeStruct(a.shape, a.dtype, sharding=sharding()) for a in kernel.args]
+    device = sharding()
+    args = [jax.ShapeDtypeStruct(a.shape, a.dtype, sharding=device) for a in kernel.args]
     with pytest.raises(ValueError, match=message):
         jax.jit(kernel.call).lower(*args)
