@@ -9,7 +9,7 @@ import jax
 pytestmark = pytest.mark.aot("cuda", "mosaic_gpu")
 
 COMPILED = (
-    "add_of_few", "functions", "functions_bfloat16", "integers", "booleans", "branches", "atomics", "double_swizzled_64",
+    "add_of_few", "narrow_floats", "functions", "functions_bfloat16", "integers", "booleans", "branches", "atomics", "double_swizzled_64",
     "turned", "matmul", "pipelined_transposed", "from_registers", "normalized", "reductions", "attention", "specialized",
     "grid", "grid_steps", "grid_named", "grid_multiplied", "multicast", "multicast_to_all", "counts", "grid_counts",
     "in_cluster", "warps", "shares_memory",

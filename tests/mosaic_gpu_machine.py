@@ -269,8 +269,9 @@ class Machine(TensorCore):
         for k, v in host[2].items():
             if isinstance(v, np.ndarray):
                 self.values[k] = np.repeat(v, self.lanes, 0)
-        for first in range(0, int(x[0]), cluster):
-            self.block_id = first + self.in_cluster
+        self.waiting = list(range(0, int(x[0]), cluster))
+        while self.waiting:
+            self.block_id = self.waiting.pop(0) + self.in_cluster
             self.shared = np.full(self.block_size * cluster, 0xFF, np.uint8)
             self.barriers = {}
             self.local_used = 0
@@ -546,6 +547,10 @@ class Machine(TensorCore):
         code = ir.StringAttr(op.attributes["asm_string"]).value
         if code.startswith("tcgen05."):
             return self.tcgen05(op, code, args)
+        if match := re.match(r"cvt\.rn\.(?:satfinite\.|f16x2\.)(e\dm\d)x2", code):
+            return self._narrow(np.dtype(_WGMMA[match[1]]), "satfinite" in code, *args)
+        if "clusterlaunchcontrol" in code:
+            return self._take_over(code, *args)
         if "cp.async.bulk.tensor" in code:
             return self._copy_of_pair(*args)
         if "wgmma" in code:
@@ -634,6 +639,33 @@ class Machine(TensorCore):
             ]
             return [np.ascontiguousarray(x).view(np.int32)[:, 0] for x in new]
         return [r + x for r, x in zip(registers, out)]
+
+    def _narrow(self, dtype, to, *args):
+        """Convert two numbers to, or from, eight bits, with the first operand, or part, as the high one."""
+        if to:
+            largest = float(ml_dtypes.finfo(dtype).max)
+            high, low = [np.clip(a, -largest, largest).astype(dtype).view(np.uint8) for a in args]
+            return (low | high.astype(np.uint16) << 8).view(np.int16)
+        (pair,) = args
+        halves = np.ascontiguousarray(pair[:, None]).view(dtype).astype(np.float16)
+        return np.ascontiguousarray(halves).view(np.int32)[:, 0]
+
+    def _take_over(self, code, *args):
+        """Answer that a cluster that waits is not started, which each block is told, or read the answer."""
+        if "try_cancel" in code:
+            (lane,) = np.flatnonzero(self.mask)
+            assert self.in_cluster[lane] == 0
+            first = self.waiting.pop(0) if self.waiting else -1
+            for block in range(self.lanes // LANES):
+                away = block * self.block_size
+                at = int(args[0][lane]) + away
+                assert at % 16 == 0
+                self.shared[at : at + 16] = np.array([first] * 4, np.int32).view(np.uint8)
+                self._arrived(int(args[1][lane]) + away, 0, 16)
+            return []
+        (pointer,) = args
+        answer = np.array([self.shared[p : p + 4].view(np.int32)[0] for p in pointer], np.int32)
+        return [(answer >= 0).astype(np.int32), np.maximum(answer, 0)]
 
     def _copy_of_pair(self, chosen, barrier, leader, smem, descriptor, *coordinates):
         for lane in np.flatnonzero(chosen & self.mask):

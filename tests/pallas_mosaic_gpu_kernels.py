@@ -70,6 +70,22 @@ def _integers(x, y):
     return jnp.where(mask, x // 3 * (y | 5), lax.rem(x, jnp.int32(7)) - (y >> 2)) + ~x
 
 
+def narrow_floats(x_ref, o_ref):
+    """Conversions to eight bits and back, also of what is beyond their largest numbers."""
+    x = x_ref[...] * 200
+    y = x.astype(jnp.float8_e4m3fn).astype(bf16).astype(f32)
+    z = (x * 200).astype(f16).astype(jnp.float8_e5m2).astype(f32)
+    o_ref[...] = jnp.where(y == y, y, 1000) + jnp.where(jnp.abs(z) < 1e6, z, jnp.sign(z) * 1e6)
+
+
+def _narrow_floats(x):
+    x = np.float32(x) * np.float32(200)
+    y = x.astype(jnp.float8_e4m3fn).astype(np.float32)
+    with np.errstate(over="ignore"):
+        z = (x * np.float32(200)).astype(np.float16).astype(jnp.float8_e5m2).astype(np.float32)
+    return np.where(y == y, y, 1000) + np.where(np.abs(z) < 1e6, z, np.sign(z) * 1e6)
+
+
 def booleans(x_ref, o_ref):
     o_ref[...] = (x_ref[...] > 0) | (x_ref[...] < -1)
 
@@ -243,6 +259,7 @@ KERNELS = {
     "integers": Kernel(
         integers, [like(512, dtype=i32), like(512, dtype=i32)], like(512, dtype=i32), _integers
     ),
+    "narrow_floats": Kernel(narrow_floats, [like(512)], like(512), _narrow_floats),
     "booleans": Kernel(booleans, [like(128)], like(128, dtype=bool), lambda x: (x > 0) | (x < -1)),
     "rows": Kernel(
         rows, [like(2, 4, 256)], like(2, 256), lambda x: x.sum(1) * np.arange(256),

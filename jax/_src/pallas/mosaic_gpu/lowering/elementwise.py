@@ -23,6 +23,7 @@ from jax._src.pallas.mosaic_gpu.lowering.fragments import (
     mapped,
 )
 from jax._src.pallas.mosaic_gpu.lowering.kernel import TABLE, element_type, number, rule
+from jax._src.pallas.mosaic_gpu.lowering.narrow_floats import from_narrow, to_narrow
 from jax._src.pallas.mosaic_gpu.memory_operations import layout_cast_p
 from jax._src.pallas.primitives import multiple_of_p, reciprocal_p
 
@@ -307,9 +308,12 @@ def convert(x: Any, old: Any, new: Any) -> Any:
 def _convert_float(x: Any, old: Any, new: Any) -> Any:
     to = lambda d: like_operand(element_type(d), x)
     bits, new_bits = dtypes.itemsize_bits(old), dtypes.itemsize_bits(new)
+    if bits == 8:
+        return convert(from_narrow(x, old), np.float16, new)
+    if new_bits == 8:
+        return to_narrow(convert(x, old, _float32), new)
     if bits == new_bits:  # as a wider type, which has all values of both
-        wide = _float32 if bits == 16 else np.dtype(np.float16)
-        return arith.truncf(to(new), arith.extf(to(wide), x))
+        return arith.truncf(to(new), arith.extf(to(_float32), x))
     return arith.extf(to(new), x) if bits < new_bits else arith.truncf(to(new), x)
 
 
