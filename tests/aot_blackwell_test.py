@@ -9,7 +9,7 @@ from collections import Counter
 import blackwell_compilation
 import pytest
 from aot_programs import topology
-from pallas_blackwell_kernels import KERNELS
+from pallas_blackwell_kernels import KERNELS, OPERATIONS
 from pallas_mosaic_gpu_kernels import KERNELS as OF_HOPPER
 
 import jax
@@ -39,7 +39,13 @@ OF_REFERENCE = {
     "pair_replicated": "1 commit.cta_group::2.multicast::cluster; 4 ld.16x256b.x8; 4 mma.cta_group::2.kind::f16",
     "specialized": "5 commit.cta_group::1; 4 ld.16x256b.x8; 16 mma.cta_group::1.kind::f16",
 }  # fmt: skip
-NAMES = [*KERNELS, "specialized"]
+# Those of operations of the library, but for products and their arrivals: their loops are unrolled differently.
+OPERATIONS_OF_REFERENCE = {
+    "matmul": "4 ld.16x256b.x8",
+    "matmul_pair": "8 ld.16x256b.x8",
+    "matmul_float8": "4 ld.16x256b.x8",
+}
+NAMES = [*KERNELS, *OPERATIONS, "specialized"]
 
 
 @functools.cache
@@ -67,6 +73,10 @@ def test_compiles(name):
     assert ".target sm_100a" in ptx, ptx
     if name in OF_REFERENCE:
         assert instructions(ptx) == OF_REFERENCE[name]
+    elif name in OPERATIONS_OF_REFERENCE:
+        kept = [i for i in instructions(ptx).split("; ") if not re.match(r"\d+ (mma|commit)", i)]
+        assert kept == [OPERATIONS_OF_REFERENCE[name]]
+        assert "clusterlaunchcontrol.try_cancel" in ptx
     else:
         assert "error" not in ptx
 

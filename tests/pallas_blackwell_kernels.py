@@ -1,6 +1,7 @@
 """Kernels for Blackwell GPUs (Mosaic GPU): tensor memory and tcgen05, with what they compute."""
 
 import functools
+import types
 
 import numpy as np
 from pallas_mosaic_gpu_kernels import SMEM, Kernel, bf16, f16, f32, i32, like, swizzled
@@ -9,6 +10,27 @@ import jax.numpy as jnp
 from jax import lax
 from jax.experimental import pallas as pl
 from jax.experimental.pallas import mosaic_gpu as plgpu
+from jax.experimental.pallas.ops.gpu import blackwell_matmul_mgpu
+
+# Operations of the library
+
+
+def matmul(dtype, **options):
+    options = (
+        dict(tile_m=128, tile_n=128, tile_k=64, max_concurrent_steps=4, collective=False) | options
+    )
+    config = blackwell_matmul_mgpu.TuningConfig(**options)
+    call = lambda a, b: blackwell_matmul_mgpu.matmul_kernel(a, b, config)
+    return types.SimpleNamespace(
+        call=call, args=[like(1024, 512, dtype=dtype), like(512, 1024, dtype=dtype)]
+    )
+
+
+OPERATIONS = {
+    "matmul": matmul(bf16),
+    "matmul_pair": matmul(bf16, collective=True, grid_tile_width=4),
+    "matmul_float8": matmul(jnp.float8_e4m3fn, tile_k=128),
+}
 
 TMEM, L = plgpu.TMEM, plgpu.Layout
 i8, e4m3, e5m2 = jnp.int8, jnp.float8_e4m3fn, jnp.float8_e5m2
@@ -315,3 +337,23 @@ SPECIALIZED = Kernel(
     ),
     tolerance=0.02,
 )  # fmt: skip
+
+
+# Work of clusters that have not been started
+
+
+def taken_over(x_ref, o_ref):
+    @plgpu.dynamic_scheduling_loop(("i", "j"), cluster_axes=("c",), init_carry=jnp.float32(0))
+    def steps(info, carry):
+        i, j = info.index
+        c = lax.axis_index("c")
+        o_ref[i, j, c] = x_ref[i, j, c] * 2 + info.local_index.astype(f32) * 0
+        return carry + 1
+
+
+KERNELS |= {
+    "taken_over": Kernel(
+        taken_over, [like(4, 3, 2, 128)], like(4, 3, 2, 128), lambda x: 2 * x,
+        dict(grid=(4, 3), grid_names=("i", "j"), cluster=(2,), cluster_names=("c",)),
+    )
+}  # fmt: skip

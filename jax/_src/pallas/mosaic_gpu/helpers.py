@@ -171,7 +171,8 @@ def dynamic_scheduling_loop(
             done = ClusterBarrier(
                 collective_axes=cluster_axes, num_arrivals=threads, num_barriers=2
             )
-        scoped = (TryClusterCancelResult(2), Barrier(num_barriers=2), done)
+        answered = Barrier(num_arrivals=threads, num_barriers=2)
+        scoped = (TryClusterCancelResult(2), answered, done)
         collective = () if thread_axis is None else (thread_axis,)
         return run_scoped(run, *scoped, collective_axes=collective)
 

@@ -351,7 +351,7 @@ def griddepcontrol_launch_dependents() -> None:
 def try_cluster_cancel(result_ref: Any, barrier: Any) -> None:
     """Ask for a cluster of the grid that has not been started, to do its work in this one.
 
-    All threads of the block must call it.
+    All threads of the block must call it, and arrive at the barrier each.
 
     Args:
       result_ref: reference to where the answer is put: see `TryClusterCancelResult`.

@@ -480,7 +480,7 @@ def _try_cancel(machine: Machine, thread: Thread, eqn: JaxprEqn, values: list[An
             answer[: 1 + len(at)] = [1, *at.values()][:4]
         buffer, rest = _operand(machine, thread, target)
         write(buffer.array, rest, answer.view(np.int8), buffer.name)
-        _barrier(machine, thread, x).arrive()
+    _barrier(machine, thread, x).arrive()
     return []
 
 

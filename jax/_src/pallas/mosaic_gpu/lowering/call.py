@@ -29,6 +29,7 @@ from jax._src.pallas.mosaic_gpu.lowering import (
     mma as _mma,
     operations as _operations,
     reductions as _reductions,
+    scheduling as _scheduling,
     semaphores as _semaphores,
     shapes as _shapes,
     tcgen05 as _tcgen05,
@@ -58,6 +59,7 @@ _RULES = (
     _mma,
     _operations,
     _reductions,
+    _scheduling,
     _semaphores,
     _shapes,
     _tcgen05,
@@ -205,6 +207,7 @@ def _positions(kernel: GpuKernel, mesh: Any, mapped: Sequence[int]) -> list[Inde
     found = [*zip(mesh.grid_names, at[len(mapped) :]), *in_cluster.items()]
     kernel.axes = {n: i.value(kernel.i32) for n, i in found}
     kernel.sizes = dict(mesh.shape)
+    kernel.grid = None if mapped else dict(zip(mesh.grid_names, mesh.grid))
     kernel.program = [(kernel.axes[n], kernel.sizes[n]) for n in kernel.axes]
     if mesh.thread_name is not None:
         kernel.axes[mesh.thread_name] = kernel.warpgroup

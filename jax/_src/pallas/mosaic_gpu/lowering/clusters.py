@@ -14,6 +14,7 @@ from jax._src.lib.mlir.dialects import arith
 from jax._src.pallas.mosaic_gpu.copies import barrier_arrive_p, copy_gmem_to_smem_p
 from jax._src.pallas.mosaic_gpu.lowering.indices import Index, integer
 from jax._src.pallas.mosaic_gpu.lowering.views import row_major
+from jax._src.pallas.mosaic_gpu.memory_operations import try_cluster_cancel_p
 
 
 @dataclasses.dataclass(frozen=True)
@@ -114,6 +115,8 @@ def reaches_other_blocks(jaxpr: Jaxpr) -> bool:
         if eqn.primitive is copy_gmem_to_smem_p and eqn.params["collective_axes"] is not None:
             return True
         if eqn.params.get("collective_axis") is not None:  # of products and their arrivals
+            return True
+        if eqn.primitive is try_cluster_cancel_p:
             return True
         if eqn.primitive is barrier_arrive_p:
             dtype = eqn.invars[0].aval.dtype

@@ -12,6 +12,7 @@ from jax._src.pallas.mosaic_gpu.memory_operations import (
     griddepcontrol_launch_dependents_p,
     griddepcontrol_wait_p,
     set_max_registers_p,
+    try_cluster_cancel_p,
 )
 from jax._src.pallas.mosaic_gpu.mma import (
     async_load_tmem_p,
@@ -32,7 +33,7 @@ _OF_WARPGROUPS = frozenset(
     [
         async_load_tmem_p, async_store_tmem_p, commit_tmem_p, wait_load_tmem_p,
         griddepcontrol_launch_dependents_p, griddepcontrol_wait_p, run_scoped_p, run_state_p, semaphore_read_p,
-        set_max_registers_p, warp_map_p, wgmma_accumulator_load_p, wgmma_p, wgmma_wait_p,
+        set_max_registers_p, try_cluster_cancel_p, warp_map_p, wgmma_accumulator_load_p, wgmma_p, wgmma_wait_p,
     ]
 )  # fmt: skip
 

@@ -1,0 +1,309 @@
+"""Products of matrices on Blackwell GPUs: warps that copy, that multiply, and that store results at the same time."""
+
+from __future__ import annotations
+
+import dataclasses
+import enum
+from typing import Any
+
+import numpy as np
+
+from jax._src import dtypes, traceback_util
+from jax._src.core import ShapedArray
+from jax._src.indexing import ds
+from jax._src.lax import lax
+from jax._src.lax.parallel import axis_index
+from jax._src.pallas.helpers import loop, when
+from jax._src.pallas.mosaic_gpu.copies import (
+    CopyPartition,
+    barrier_arrive,
+    barrier_wait,
+    commit_smem,
+    copy_gmem_to_smem,
+    copy_smem_to_gmem,
+    wait_smem_to_gmem,
+)
+from jax._src.pallas.mosaic_gpu.core import Barrier, ClusterBarrier, MemorySpace
+from jax._src.pallas.mosaic_gpu.helpers import (
+    dynamic_scheduling_loop,
+    find_swizzle,
+    planar_snake,
+)
+from jax._src.pallas.mosaic_gpu.kernel import kernel
+from jax._src.pallas.mosaic_gpu.mma import (
+    async_load_tmem,
+    tcgen05_commit_arrive,
+    tcgen05_mma,
+    wait_load_tmem,
+)
+from jax._src.pallas.mosaic_gpu.transforms import SwizzleTransform, TilingTransform
+from jax._src.pallas.mosaic_gpu.warps import warp_map
+
+traceback_util.register_exclusion(__file__)
+SMEM, TMEM = MemorySpace.SMEM, MemorySpace.TMEM
+_DTYPES = ("bfloat16", "float16", "float8_e4m3fn", "float8_e5m2")
+_RESULTS = 2  # accumulators, and buffers of results
+_COPIES, _MULTIPLIES = 0, 1  # warps
+
+
+class MatmulDimension(enum.IntEnum):
+    """A dimension of the result of a product: its rows or its columns."""
+
+    M = 0
+    N = 1
+
+
+@dataclasses.dataclass(frozen=True)
+class TuningConfig:
+    """How a product is divided.
+
+    Args:
+      tile_m, tile_n, tile_k: the sizes of what a block multiplies in one step. Of a pair of blocks results
+        have twice as many rows and columns.
+      max_concurrent_steps: how many steps are under way at a time.
+      collective: whether two blocks multiply together.
+      epilogue_tile_n: how many columns of a result are stored at a time.
+      grid_minor_dim: the dimension along which results come after each other first.
+      grid_tile_width: along it, how many before the other dimension's.
+    """
+
+    tile_m: int
+    tile_n: int
+    tile_k: int
+    max_concurrent_steps: int
+    collective: bool
+    epilogue_tile_n: int = 64
+    grid_minor_dim: MatmulDimension = MatmulDimension.N
+    grid_tile_width: int = 1
+
+
+@dataclasses.dataclass(frozen=True)
+class _Plan:
+    """What the kernel is made from.
+
+    Attributes:
+      config: the options.
+      dtype: that of all arrays.
+      shape: the numbers of tiles of the result.
+      steps: the number of steps of a tile.
+      rows, columns: of a tile.
+    """
+
+    config: TuningConfig
+    dtype: Any
+    shape: tuple[int, int]
+    steps: int
+    rows: int
+    columns: int
+
+    @property
+    def axis(self) -> str | None:
+        return "x" if self.config.collective else None
+
+    def scratch(self) -> dict[str, Any]:
+        """Return the types of references."""
+        c = self.config
+        buffers = (c.max_concurrent_steps,)
+        ordered = Barrier(num_barriers=_RESULTS, orders_tensor_core=True)
+        stored: Any = ordered
+        if self.axis is not None:
+            stored = ClusterBarrier(
+                collective_axes=(self.axis,), num_barriers=_RESULTS, orders_tensor_core=True
+            )
+        return dict(
+            a=_swizzled((*buffers, c.tile_m, c.tile_k), self.dtype),
+            b=_swizzled((*buffers, c.tile_k, c.tile_n), self.dtype),
+            out=_swizzled((_RESULTS, c.tile_m, c.epilogue_tile_n), self.dtype),
+            acc=TMEM((c.tile_m, _RESULTS * self.columns), np.float32, collective=c.collective),
+            copied=Barrier(num_arrivals=2, num_barriers=c.max_concurrent_steps),
+            consumed=Barrier(num_barriers=c.max_concurrent_steps, orders_tensor_core=True),
+            multiplied=ordered,
+            stored=stored,
+        )
+
+
+def _swizzled(shape: tuple[int, ...], dtype: Any) -> Any:
+    bits = dtypes.itemsize_bits(dtype)
+    swizzle = find_swizzle(shape[-1] * bits)
+    transforms = (TilingTransform((8, swizzle * 8 // bits)), SwizzleTransform(swizzle))
+    return SMEM(shape, dtype, transforms=transforms)
+
+
+def matmul_kernel(a: Any, b: Any, config: TuningConfig, *, interpret: Any = None) -> Any:
+    """Return the product of two matrices, on a Blackwell GPU.
+
+    Args:
+      a: array of shape (m, k), of bfloat16, float16 or float8.
+      b: array of shape (k, n), of the same dtype.
+      config: how the product is divided.
+      interpret: `plgpu.InterpretParams()` to run it without a GPU.
+
+    Returns:
+      An array of shape (m, n) of the same dtype; products are added in float32.
+
+    Raises:
+      ValueError: if shapes, dtypes and tiles do not match.
+
+    >>> from jax.experimental.pallas import mosaic_gpu as plgpu
+    >>> from jax.experimental.pallas.ops.gpu.blackwell_matmul_mgpu import TuningConfig, matmul_kernel
+    >>> config = TuningConfig(tile_m=128, tile_n=64, tile_k=64, max_concurrent_steps=2, collective=False)
+    >>> x = jnp.ones((128, 128), jnp.bfloat16)
+    >>> float(matmul_kernel(x, x, config, interpret=plgpu.InterpretParams())[0, 0])
+    128.0
+    """
+    plan = _plan(a, b, config)
+    pair = dict(cluster=(2,), cluster_names=(plan.axis,)) if config.collective else {}
+    m, n = a.shape[0], b.shape[1]
+    run = kernel(
+        _body(plan), out_type=ShapedArray((m, n), plan.dtype), scratch_types=plan.scratch(),
+        grid=(plan.shape[0] * plan.shape[1],), grid_names=("tile",), num_threads=2, thread_name="thread",
+        interpret=interpret, **pair,
+    )  # fmt: skip
+    return run(a, b)
+
+
+def _plan(a: Any, b: Any, config: TuningConfig) -> _Plan:
+    if len(a.shape) != 2 or len(b.shape) != 2 or a.shape[1] != b.shape[0]:
+        raise ValueError(
+            f"matmul_kernel takes matrices (m, k) and (k, n), got {a.shape} and {b.shape}."
+        )
+    name = dtypes.dtype_name(a.dtype)
+    if a.dtype != b.dtype or name not in _DTYPES:
+        raise ValueError(
+            f"matmul_kernel takes matrices of one dtype of {', '.join(_DTYPES)}, got {name} and {dtypes.dtype_name(b.dtype)}."
+        )
+    (m, k), n = a.shape, b.shape[1]
+    blocks = 2 if config.collective else 1
+    if config.tile_m != 128:
+        raise ValueError(f"tile_m={config.tile_m} must be 128, the rows of tensor memory.")
+    rows, columns = blocks * config.tile_m, blocks * config.tile_n
+    twice = " of each of two blocks" if config.collective else ""
+    for size, tile, what in (
+        (m, rows, f"m={m} must be divisible by tile_m={config.tile_m}{twice}"),
+        (n, columns, f"n={n} must be divisible by tile_n={config.tile_n}{twice}"),
+        (k, config.tile_k, f"k={k} must be divisible by tile_k={config.tile_k}"),
+        (
+            columns, config.epilogue_tile_n,
+            f"tile_n={config.tile_n}{twice} must be divisible by epilogue_tile_n={config.epilogue_tile_n}",
+        ),
+    ):  # fmt: skip
+        if size % tile:
+            raise ValueError(f"{what}.")
+    if columns > 256:
+        raise ValueError(
+            f"tile_n={config.tile_n}{twice} is more than 256 columns, of which two results fill tensor memory."
+        )
+    return _Plan(config, a.dtype, (m // rows, n // columns), k // config.tile_k, rows, columns)
+
+
+def _body(plan: _Plan) -> Any:
+    config = plan.config
+
+    def body(a_ref: Any, b_ref: Any, out_ref: Any, *, acc: Any, **scratch: Any) -> None:
+        thread = axis_index("thread")
+
+        @dynamic_scheduling_loop(
+            ("tile",), thread_axis="thread", cluster_axes=() if plan.axis is None else (plan.axis,)
+        )
+        def tile(info: Any) -> None:
+            at = planar_snake(
+                info.index[0], plan.shape, config.grid_minor_dim, config.grid_tile_width
+            )
+            slot = lax.rem(info.local_index, np.int32(_RESULTS))
+            mine = acc.at[:, ds(lax.mul(slot, np.int32(plan.columns)), plan.columns)]
+
+            @when(lax.eq(thread, np.int32(0)))
+            def _() -> None:
+                _multiply(plan, a_ref, b_ref, mine, at, info.local_index, slot, scratch)
+
+            @when(lax.eq(thread, np.int32(1)))
+            def _() -> None:
+                _store(plan, out_ref, mine, at, slot, scratch)
+
+        @when(lax.eq(thread, np.int32(1)))
+        def _() -> None:
+            wait_smem_to_gmem(0)
+
+    return body
+
+
+def _part(i: Any, size: int) -> Any:
+    return ds(lax.mul(lax.convert_element_type(i, np.int32), np.int32(size)), size)
+
+
+def _multiply(
+    plan: _Plan, a_ref: Any, b_ref: Any, acc: Any, at: Any, number: Any, slot: Any, scratch: Any
+) -> None:
+    """Compute a tile: one warp copies, another one multiplies."""
+    config, buffers = plan.config, np.int32(plan.config.max_concurrent_steps)
+    a, b, copied, consumed = [scratch[n] for n in ("a", "b", "copied", "consumed")]
+    first = lax.mul(number, np.int32(plan.steps))
+
+    def copy(k: Any) -> None:
+        step = lax.add(first, k)
+        i = lax.rem(step, buffers)
+
+        @when(lax.ge(step, buffers))
+        def _() -> None:
+            barrier_wait(consumed.at[i])
+
+        inner = _part(k, config.tile_k)
+        rows, columns = _part(at[0], plan.rows), _part(at[1], plan.columns)
+        for source, target, axis in (
+            (a_ref.at[rows, inner], a, 0),
+            (b_ref.at[inner, columns], b, 1),
+        ):
+            options: Any = {}
+            if plan.axis is not None:
+                options = dict(
+                    collective_axes=plan.axis, leader_tracked=CopyPartition.PARTITIONED(axis)
+                )
+            copy_gmem_to_smem(source, target.at[i], copied.at[i], **options)
+
+    def multiply(k: Any) -> None:
+        i = lax.rem(lax.add(first, k), buffers)
+        barrier_wait(copied.at[i])
+        tcgen05_mma(
+            acc, a.at[i], b.at[i], consumed.at[i],
+            accumulate=lax.gt(k, np.int32(0)), collective_axis=plan.axis,
+        )  # fmt: skip
+
+    @warp_map
+    def _(warp: Any) -> None:
+        @when(lax.eq(warp, np.int32(_COPIES)))
+        def _() -> None:
+            loop(np.int32(0), np.int32(plan.steps))(copy)
+
+        starts = lax.eq(warp, np.int32(_MULTIPLIES))
+        if plan.axis is not None:  # for both blocks
+            starts = lax.bitwise_and(starts, lax.eq(axis_index(plan.axis), np.int32(0)))
+
+        @when(starts)
+        def _() -> None:
+            @when(lax.ge(number, np.int32(_RESULTS)))
+            def _() -> None:
+                barrier_wait(scratch["stored"].at[slot])
+
+            loop(np.int32(0), np.int32(plan.steps))(multiply)
+            tcgen05_commit_arrive(scratch["multiplied"].at[slot], plan.axis)
+
+
+def _store(plan: _Plan, out_ref: Any, acc: Any, at: Any, slot: Any, scratch: Any) -> None:
+    """Store a tile, in parts of some columns each."""
+    config, out = plan.config, scratch["out"]
+    row = lax.mul(at[0], np.int32(plan.rows))
+    if plan.axis is not None:
+        row = lax.add(row, lax.mul(axis_index(plan.axis), np.int32(config.tile_m)))
+    column = lax.mul(at[1], np.int32(plan.columns))
+    width = config.epilogue_tile_n
+    barrier_wait(scratch["multiplied"].at[slot])
+    for i in range(plan.columns // width):
+        x = async_load_tmem(acc.at[:, ds(i * width, width)])
+        buffer = out.at[i % _RESULTS]
+        wait_smem_to_gmem(_RESULTS - 1, wait_read_only=True)
+        buffer[...] = lax.convert_element_type(x, plan.dtype)
+        commit_smem()
+        part = ds(lax.add(column, np.int32(i * width)), width)
+        copy_smem_to_gmem(buffer, out_ref.at[ds(row, config.tile_m), part])
+    wait_load_tmem()
+    barrier_arrive(scratch["stored"].at[slot])
