@@ -532,6 +532,15 @@ def test_elements_gathered_where_others_are_selected():
         jnp.arange(4.0), jnp.array([1.0, 3.0, 2.0, 5.0]), jax.lax.ge_p, **window
     )
     np.testing.assert_array_equal(gathered, [1, 1, 3])
+    scattered = windows._select_and_scatter_add(
+        jnp.array([1.0, 2.0, 3.0]),
+        jnp.array([1.0, 3.0, 2.0, 5.0]),
+        jax.lax.ge_p,
+        (2,),
+        (1,),
+        ((0, 0),),
+    )
+    np.testing.assert_array_equal(scattered, [0, 3, 0, 3])
 
 
 def test_lu_by_operations():

@@ -259,9 +259,7 @@ def _gather_transpose(ct, tangents, operand, *, select_prim, **window):
         ct,
         dilated,
         select_prim=select_prim,
-        window_dimensions=window["window_dimensions"],
-        window_strides=window["window_strides"],
-        padding=window["padding"],
+        **_without_dilations(window),
     )
     if has_base_dilation:
         zeros = [0] * len(base)
@@ -429,6 +427,10 @@ reduce_window_max_p = _reduce_known(
 reduce_window_min_p = _reduce_known(
     "reduce_window_min", ANY, monoids.min_monoid, jvp=(_extremum_jvp(lax.le_p),)
 )
+
+
+def _without_dilations(window):
+    return {n: window[n] for n in ("window_dimensions", "window_strides", "padding")}
 
 
 def _undilated(window):
@@ -710,11 +712,10 @@ def select_and_scatter(
     Returns:
       An array of the operand's shape.
     """
-    window = _window(
-        core.typeof(operand).shape, window_dimensions, window_strides, padding, None, None
+    shape, dtype = core.typeof(operand).shape, core.typeof(operand).dtype
+    window = _without_dilations(
+        _window(shape, window_dimensions, window_strides, padding, None, None)
     )
-    del window["base_dilation"], window["window_dilation"]
-    dtype = core.typeof(operand).dtype
     if (
         scatter is lax.add
         and select in (lax.ge, lax.le)
@@ -797,3 +798,13 @@ def _select_and_gather_add(
     shape, dilations = core.typeof(operand).shape, (base_dilation, window_dilation)
     window = _window(shape, window_dimensions, window_strides, padding, *dilations)
     return select_and_gather_add_p.bind(tangents, operand, select_prim=select_prim, **window)
+
+
+def _select_and_scatter_add(
+    source, operand, select_prim, window_dimensions, window_strides, padding
+):  # fmt: skip
+    shape = core.typeof(operand).shape
+    window = _window(shape, window_dimensions, window_strides, padding, None, None)
+    return select_and_scatter_add_p.bind(
+        source, operand, select_prim=select_prim, **_without_dilations(window)
+    )
