@@ -60,6 +60,20 @@ class JaxprTest(jtu.JaxTestCase):
             )
         self.assertIn("lambda a:f32[]; b:f32[3]", text(lambda y: y * scalar))
 
+    def test_scalars_of_enclosing_traces_are_constants(self):
+        """In the order of their first use, wherever they come from: branches of cond are compared."""
+
+        def constants(scalar, other):
+            closed = jax.make_jaxpr(lambda y: y * scalar + other * y + scalar)(jnp.ones(3))
+            return [c.shape for c in closed.consts], str(closed)
+
+        eager = constants(jnp.array(0), jnp.ones(3))
+        self.assertEqual(eager[0], [(), (3,)])
+        jax.jit(lambda x: self.assertEqual(constants(jnp.array(0), x), eager) or x)(jnp.ones(3))
+        # In their own trace, conversions of scalars are no operations.
+        text = str(jax.make_jaxpr(lambda y: y * jnp.array(0))(jnp.ones(3)))
+        self.assertNotIn("convert_element_type", text)
+
     def test_long_binders_are_indented_like_equations(self):
         args = [np.ones((100, 100), F)] * 12
         inner = jax.jit(lambda *xs: lax.scan(lambda c, _: ((*c[1:], c[0]), None), xs, length=2)[0])

@@ -106,6 +106,23 @@ def optimistix_minimization_and_least_squares():
     return bfgs.value, fits
 
 
+@scenario(tol=1e-4)
+def optimistix_limited_memory_and_derivatives():
+    hill = lambda y, a: (y["a"] - a) ** 2 + 10 * (y["b"] - y["a"] ** 2) ** 2
+    start = {"a": jnp.array(-0.5), "b": jnp.array(0.3)}
+    fits = [
+        optx.minimise(hill, solver, start, 1.2, throw=False, max_steps=100).value
+        for solver in (
+            optx.LBFGS(1e-5, 1e-5),
+            optx.LBFGS(1e-5, 1e-5, use_inverse=False),
+            optx.NonlinearCG(1e-5, 1e-5),
+        )
+    ]
+    curve = lambda y, a: jnp.array([y[0] ** 2 + a * y[1] - 3, jnp.sin(y[0]) - y[1] * a])
+    root = lambda a: optx.root_find(curve, optx.Newton(1e-6, 1e-6), jnp.array([1.5, 0.5]), a).value
+    return fits, jax.jacrev(root)(1.3), jax.jacfwd(root)(1.3)
+
+
 # jaxopt
 
 

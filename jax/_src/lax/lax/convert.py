@@ -175,10 +175,15 @@ def _convert_extended(operand, new_dtype, sharding):
 
 
 def _stage_convert(trace, source_info, operand, *, new_dtype, weak_type, sharding):
-    """Staging rule: convert a literal scalar at trace time instead of recording an equation."""
-    value = operand.val if type(operand) is pe.DynamicJaxprTracer else operand
-    if type(value) is core.Literal:
-        value = value.val
+    """Staging rule: convert a literal scalar at trace time instead of recording an equation.
+
+    A literal of an enclosing trace stays a constant of the jaxpr: the constants of a function that
+    closes over a scalar must not depend on where the scalar was made (cond compares them).
+    """
+    value = operand
+    if type(operand) is pe.DynamicJaxprTracer and operand._trace is trace:
+        if type(operand.val) is core.Literal:
+            value = operand.val.val
     if sharding is None and core.is_literalable(value):
         value = _converted_scalar(value, new_dtype, weak_type)
         if value is not None:
