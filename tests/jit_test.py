@@ -513,6 +513,19 @@ class FunctionsTest(jtu.JaxTestCase):
         self.assertEqual(named.__wrapped__(3), 3)
         self.assertIn("named", named.lower(1).as_text())
 
+    def test_functions_of_the_library_get_arrays_while_jit_is_disabled(self):
+        """Also of numbers and of NumPy arrays of wider types, eagerly and in traces."""
+        key = jax.random.key(0)
+        for fun in (
+            lambda: jax.random.bernoulli(key, 0.3, (4,)),
+            lambda: jax.random.geometric(key, 0.3, (4,)),
+            lambda: jax.random.categorical(key, np.arange(3.0), shape=(4,)),
+        ):
+            want = fun()
+            with jax.disable_jit():
+                self.assertArraysEqual(fun(), want)
+                self.assertEqual(jax.eval_shape(fun).dtype, want.dtype)
+
     def test_disable_jit(self):
         calls = []
         f = jax.jit(lambda x: calls.append(type(x)) or lax.sin(x))

@@ -88,6 +88,25 @@ def haiku_layers_and_lifted_transformations():
     return model.apply(params, None, x), shapes
 
 
+@scenario
+def haiku_table_and_averages():
+    """The table is made while `jit` is disabled."""
+
+    def network(x):
+        x = jax.nn.relu(hk.Conv2D(4, 3)(x))
+        hk.ExponentialMovingAverage(0.9)(x.mean())
+        x = hk.dropout(hk.next_rng_key(), 0.3, x)
+        return hk.nets.MLP([8, 3])(hk.Flatten()(x))
+
+    model, x = hk.transform_with_state(network), rows(2, 5, 5, 2)
+    params, state = model.init(jax.random.key(0), x)
+    table = hk.experimental.tabulate(model)(x).splitlines()
+    remembered = hk.transform(lambda x: hk.remat(lambda z: jnp.sin(hk.Linear(4)(z)))(x).sum())
+    weights = remembered.init(jax.random.key(1), x[0, 0])
+    gradients = jax.grad(remembered.apply)(weights, None, x[0, 0])
+    return model.apply(params, state, jax.random.key(2), x), [len(r) for r in table], gradients
+
+
 # rlax
 
 

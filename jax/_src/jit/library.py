@@ -12,14 +12,18 @@ import functools
 from collections.abc import Callable
 from typing import Any, TypeVar
 
+import numpy as np
+
 from jax._src import traceback_util
 from jax._src.array import ArrayImpl
 from jax._src.core import eval_trace, is_symbolic_dim, trace_ctx
+from jax._src.dtypes import float0
 from jax._src.interpreters.operand_meshes import operands
 from jax._src.interpreters.partial_eval import DynamicJaxprTrace
 from jax._src.jit import jitted
+from jax._src.late_binding import late
 from jax._src.lib import _jax
-from jax._src.tree_util import dispatch_registry
+from jax._src.tree_util import dispatch_registry, tree_map
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -40,9 +44,11 @@ def inline_jit(fun: F, *, static_argnames: tuple[str, ...] = ()) -> F:
 def nested_jit(fun: F, *, static_argnames: tuple[str, ...] = ()) -> F:
     """Compiles `fun` like `jax.jit`: inside a transformation, a call is one equation.
 
-    Arguments and result are as for `inline_jit`.
+    Arguments and result are as for `inline_jit`. `fun` gets arrays also while `jax_disable_jit` is set.
     """
-    return _native(_LibraryJit(fun, _options(static_argnames)))
+    state = _LibraryJit(fun, _options(static_argnames))
+    state.uncompiled = _of_arrays(fun, frozenset(static_argnames))
+    return _native(state)
 
 
 class Programs(dict[Any, Callable[..., Any]]):
@@ -130,6 +136,25 @@ def _converted(x: Any) -> Any:
     return x.__jax_array__() if hasattr(type(x), "__jax_array__") else x
 
 
+def _of_arrays(fun: Callable[..., Any], static: frozenset[str]) -> Callable[..., Any]:
+    """The function whose numbers and NumPy arrays are converted as calls of a program convert them."""
+
+    @functools.wraps(fun)
+    def call(*args, **kwargs):
+        args = tree_map(_array, args)
+        kwargs = {k: a if k in static else tree_map(_array, a) for k, a in kwargs.items()}
+        return fun(*args, **kwargs)
+
+    return call
+
+
+def _array(x: Any) -> Any:
+    x = _converted(x)
+    if isinstance(x, (bool, int, float, complex, np.generic, np.ndarray)):
+        return x if getattr(x, "dtype", None) == float0 else late.to_array(x)
+    return x
+
+
 class _InlineJit(_LibraryJit):
     @traceback_util.api_boundary
     def cache_miss(self, *args, **kwargs):
@@ -181,7 +206,7 @@ def _native(state: jitted.Jitted) -> Any:
     opts = state.options
     call = _jax.pjit(
         state.name,
-        fun,
+        state.uncompiled,
         state.cache_miss,
         [],
         list(opts.static_argnames),
