@@ -94,6 +94,18 @@ def test_exists(name):
     getattr(importlib.import_module(module), attribute)
 
 
+def test_platforms_with_donation_can_be_added_to():
+    platforms = importlib.import_module("jax._src.interpreters.mlir")._platforms_with_donation
+    lower = lambda: jax.jit(lambda x: x + 1, donate_argnums=0).trace(jnp.ones(3)).lower().as_text()
+    assert isinstance(platforms, list) and "aliasing_output" in lower()
+    platforms.remove("cpu")
+    try:
+        with pytest.warns(UserWarning, match="onation"):
+            assert "aliasing_output" not in lower()
+    finally:
+        platforms.insert(0, "cpu")
+
+
 def test_referents():
     seen = []
     jax.jit(lambda x: seen.append(core.get_referent(x) is x) or x)(1.0)

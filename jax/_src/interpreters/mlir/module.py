@@ -51,7 +51,8 @@ class LoweringResult(NamedTuple):
     shape_poly_state: ShapePolyLoweringState
 
 
-_platforms_with_donation = ("cpu", "cuda", "rocm", "tpu", "neuron", "oneapi")
+# A list, as in the original: plugins may append their platform.
+_platforms_with_donation = ["cpu", "cuda", "rocm", "tpu", "neuron", "oneapi"]
 
 
 def lower_jaxpr_to_module(
