@@ -6,8 +6,7 @@
 
 The BUILD files of `jax/` are generated completely. In `tests/BUILD.bazel` and the others in
 `HANDWRITTEN`, whose targets are written by hand, only the lists `deps` are checked and corrected;
-entries marked `# keep` are kept. Tests, benchmarks and examples depend on what they load of `jax`
-(late_names.py), other programs on all of it. The layers are those for import-linter in pyproject.toml. A
+entries marked `# keep` are kept. They depend on what they load of `jax` (late_names.py). The layers are those for import-linter in pyproject.toml. A
 dependency on a higher layer is an error, which `--write` does not correct.
 """
 
@@ -43,9 +42,8 @@ HANDWRITTEN = (
     "jax_plugins/cuda",
     "jax_plugins/rocm",
     "jax_plugins/tpu",
+    "jaxlib/pjrt_runner/tests",
 )
-# Those whose targets depend on what of `jax` they load; the others depend on all of it.
-BY_NEEDS = ("tests", "benchmarks", "examples")
 # Tests of the checkout as a whole, which have no Bazel target.
 OF_THE_CHECKOUT = (
     "bazel",
@@ -223,8 +221,8 @@ def _build_files(root: Path, facts: SourceFacts) -> dict[Path, str]:
     for folder in HANDWRITTEN:
         path = root / folder / "BUILD.bazel"
         if path.exists():
-            needs = _Needs(modules, owner, depends, facts) if folder in BY_NEEDS else None
-            out[path] = with_dependencies(root, path, owner, facts, needs)
+            needs = _Needs(modules, owner, depends, facts)
+            out[path] = with_dependencies(root, path, facts, needs)
     return out
 
 
@@ -524,52 +522,90 @@ class _Needs:
         return self._reached[target]
 
 
-def with_dependencies(
-    root: Path, path: Path, owner: dict[str, Target], facts: SourceFacts,
-    needs: _Needs | None = None,
-) -> str:  # fmt: skip
-    """Returns the content of a handwritten BUILD file, with the `deps` that its sources need.
-
-    With `needs`, these are of `jax` what is loaded, in place of all of it.
-    """
+def with_dependencies(root: Path, path: Path, facts: SourceFacts, needs: _Needs) -> str:
+    """Returns the content of a handwritten BUILD file, with the `deps` that its sources need."""
     text = path.read_text()
     if path.parent == root / "tests":
         text += "".join(_new_test(file) for file in unlisted_tests(path.parent, text))
+        text += "".join(_new_library(file) for file in unlisted_libraries(path.parent, text, facts))
     lines = text.splitlines(keepends=True)
-    calls = [n.value for n in ast.parse(text).body if isinstance(n, ast.Expr)]
-    calls = [
-        c for c in calls if isinstance(c, ast.Call) and getattr(c.func, "id", "") in TEST_MACROS
-    ]
-    own: dict[str, str] = {}
-    sources: dict[int, list[str]] = {}
-    for call in calls:
-        values = {k.arg: k.value for k in call.keywords}
-        name = ast.literal_eval(values["name"])
-        srcs = ast.literal_eval(values["srcs"]) if "srcs" in values else [f"{name}_test.py"]
-        srcs = srcs + ([ast.literal_eval(values["cases"])] if "cases" in values else [])
-        sources[id(call)] = srcs
-        if call.func.id == "jax_py_library":
-            own |= {Path(s).stem: f":{name}" for s in srcs if "/" not in s}
+    calls = _calls(text)
+    own = _libraries(calls)
     for call in sorted(calls, key=lambda c: -c.lineno):
         values = {k.arg: k.value for k in call.keywords}
         wanted = set()
-        for source in sources[id(call)]:
-            wanted |= set(_test_dependencies(path.parent / source, owner, own, facts))
-        wanted -= {own.get(Path(s).stem, "") for s in sources[id(call)]}
+        sources = _sources(call)
+        for source in sources:
+            wanted |= set(_test_dependencies(path.parent / source, own, facts))
+        if call.func.id == "jax_py_library":
+            wanted.discard(f":{ast.literal_eval(values['name'])}")
+        else:
+            wanted -= {own.get(Path(s).stem, "") for s in sources}
         kept = [
             v for v in getattr(values.get("deps"), "elts", []) if "# keep" in lines[v.lineno - 1]
         ]
         kept = [ast.literal_eval(v) for v in kept]
-        if needs:
-            wanted = {w for w in wanted if not w.startswith("//jax")}
-            if EVERYTHING not in kept:
-                wanted |= needs.labels(path.parent / source for source in sources[id(call)])
+        if EVERYTHING not in kept:
+            wanted |= needs.labels(path.parent / source for source in sources)
         block = f"    deps = {_list([*wanted, *kept], kept)},\n" if wanted or kept else ""
         if "deps" in values:
             lines[values["deps"].lineno - 1 : values["deps"].end_lineno] = [block]
         else:
             lines.insert(call.end_lineno - 1, block)
     return "".join(lines)
+
+
+def _calls(text: str) -> list[ast.Call]:
+    """The targets of a BUILD file's `text` whose dependencies are kept."""
+    calls = [n.value for n in ast.parse(text).body if isinstance(n, ast.Expr)]
+    return [
+        c for c in calls if isinstance(c, ast.Call) and getattr(c.func, "id", "") in TEST_MACROS
+    ]
+
+
+def _sources(call: ast.Call) -> list[str]:
+    """The files of a target: those of a library or a test, and the table of its cases."""
+    values = {
+        k.arg: ast.literal_eval(k.value)
+        for k in call.keywords
+        if k.arg in ("name", "srcs", "cases")
+    }
+    sources = values.get("srcs") or [f"{values['name']}_test.py"]
+    return sources + ([values["cases"]] if "cases" in values else [])
+
+
+def _libraries(calls: list[ast.Call]) -> dict[str, str]:
+    """The labels of the libraries of modules that tests share, by the names of the modules."""
+    labels = {}
+    for call in calls:
+        if call.func.id == "jax_py_library":
+            (name,) = [ast.literal_eval(k.value) for k in call.keywords if k.arg == "name"]
+            labels.update({Path(s).stem: f":{name}" for s in _sources(call) if "/" not in s})
+    return labels
+
+
+def unlisted_libraries(folder: Path, text: str, facts: SourceFacts) -> list[Path]:
+    """Returns the modules that tests share and that have no target in a BUILD file's `text`."""
+    calls = _calls(text)
+    listed = _libraries(calls)
+    found: set[Path] = set()
+    pending = [[folder / source for source in _sources(call)] for call in calls]
+    while pending:
+        sources = pending.pop()
+        names = set().union(*(facts.read(file, file.stem, texts=True)[1] for file in sources))
+        for first in {name.split(".")[0] for name in names} - listed.keys():
+            shared = folder / f"{first}.py"
+            if shared.exists() and shared not in found and shared not in sources:
+                found.add(shared)
+                pending.append([shared])
+    return sorted(found)
+
+
+def _new_library(file: Path) -> str:
+    return (
+        f'\njax_py_library(\n    name = "{file.stem}",\n    testonly = True,\n'
+        f'    srcs = ["{file.name}"],\n    imports = ["."],\n)\n'
+    )
 
 
 def unlisted_tests(folder: Path, text: str) -> list[Path]:
@@ -598,24 +634,14 @@ def _new_test(file: Path) -> str:
     return "\n".join([*lines, ")", ""])
 
 
-def _test_dependencies(
-    path: Path, owner: dict[str, Target], own: dict[str, str], facts: SourceFacts
-) -> Iterator[str]:
+def _test_dependencies(path: Path, own: dict[str, str], facts: SourceFacts) -> Iterator[str]:
+    """The targets that a file needs besides those of `jax`, which `_Needs` finds."""
     _, names = facts.read(path, path.stem, texts=True)
     for name in names:
         first = name.split(".")[0]
-        if first == "jax":
-            inner = name
-            while inner not in owner:
-                inner = inner.rpartition(".")[0]
-            # Like a user's program, it depends on all of jax, and on test utilities explicitly. What
-            # tests depend on is narrowed by `_Needs`.
-            yield EVERYTHING
-            if owner[inner].name.split(".")[-1] in TEST_UTILITIES:
-                yield owner[inner].label
-        elif first in own:
+        if first in own:
             yield own[first]
-        elif first not in sys.stdlib_module_names and first not in OPTIONAL | {"__future__"}:
+        elif first not in sys.stdlib_module_names and first not in OPTIONAL | {"__future__", "jax"}:
             # Skip programs of the checkout, which tests find by their folder.
             places = [ROOT / folder / first for folder in PROGRAMS]
             if not any(p.is_dir() or p.with_suffix(".py").exists() for p in places):

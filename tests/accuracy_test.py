@@ -2,9 +2,9 @@
 
 import importlib.metadata
 import importlib.util
-import re
 from pathlib import Path
 
+import accuracy_rows
 import ml_dtypes
 import numpy as np
 import pytest
@@ -17,9 +17,6 @@ FOLDER = Path(__file__).absolute().parent.parent / "benchmarks"
 SPEC = importlib.util.spec_from_file_location("accuracy", FOLDER / "accuracy.py")
 accuracy = importlib.util.module_from_spec(SPEC)
 SPEC.loader.exec_module(accuracy)
-
-DOCUMENT = FOLDER.parent / "docs" / "accuracy.md"
-ROW = re.compile(r"\| ([\w.]+), (\w+) \| (\S+) \| (\S*) \| (.+?) \| (\S*) \|")
 
 MEASURED_JAXLIB = "0.10.2"  # of the document
 # Functions whose errors are measured here, of which most were worse with XLA's own expansions.
@@ -39,48 +36,10 @@ def reference():
         yield file
 
 
-def published():
-    """Returns a dict from keys of the reference to the largest errors: ours, and the oracle's or None."""
-    out = {}
-    for name, dtype, ours, _, oracle, _ in ROW.findall(DOCUMENT.read_text()):
-        out[f"{name}:{dtype}"] = float(ours), None if "answer" in oracle else float(oracle)
-    return out
-
-
-def test_no_function_is_worse_than_the_oracle(reference):
-    rows = published()
-    keys = {key.removesuffix(":values") for key in reference.files if key.endswith(":values")}
-    assert rows.keys() == keys
-    worse = {
-        key for key, (ours, theirs) in rows.items() if theirs is not None and ours > theirs + 1
-    }
-    assert not worse
-
-
-# Functions without rows: other names, exact or once-rounded results, and sums and products of many numbers.
-ALIASES = "abs arccos arccosh arcsin arcsinh arctan arctan2 arctanh swish hard_swish"
-EXACT = "add subtract multiply negative maximum minimum relu relu6 hard_tanh identity one_hot"
-EXACT += " bitwise_and bitwise_or bitwise_xor logical_and logical_or logical_xor"
-SUMS = "standardize dot_product_attention get_scaled_dot_general_config scaled_dot_general scaled_matmul"
-
-
-def test_every_function_has_rows():
-    rows = {tuple(key.split(":")) for key in published()}
-    names = {name for name in dir(jnp) if isinstance(getattr(jnp, name), jnp.ufunc)}
-    for module in (jax.scipy.special, jax.nn):
-        public = {name for name in dir(module) if not name.startswith("_")}
-        names |= {name for name in public if callable(getattr(module, name))}
-    others = {*ALIASES.split(), *EXACT.split(), *SUMS.split()}
-    real, complex_only = ("float32", "float64"), ("complex64", "complex128")
-    for name in names - others:
-        dtypes = complex_only if name == "wofz" else real
-        assert all((name, dtype) in rows for dtype in dtypes), name
-
-
 @pytest.mark.usefixtures("fusion_emitters")
 @pytest.mark.parametrize("dtype", MEASURED)
 def test_published_errors_are_those_of_this_code(dtype, reference):
-    rows = published()
+    rows = accuracy_rows.published()
     for name in MEASURED[dtype].split():
         key = f"{name}:{dtype}"
         error = accuracy.smallest_errors(accuracy.evaluate(key, reference), reference, key).max()

@@ -45,6 +45,23 @@ def test_every_test_file_is_a_target():
     assert build_files.unlisted_tests(ROOT / "tests", text) == []
 
 
+def test_modules_that_tests_share_become_libraries(tmp_path):
+    (tmp_path / "one_test.py").write_text("import one_cases\nfrom shared import f\n")
+    (tmp_path / "one_cases.py").write_text("import os\n")
+    (tmp_path / "two_test.py").write_text("import one_cases, listed\n")
+    (tmp_path / "shared.py").write_text("import deeper\n")
+    for name in ("deeper", "listed"):
+        (tmp_path / f"{name}.py").write_text("")
+    text = (
+        'jax_multiplatform_test(name = "one", cases = "one_cases.py")\n'
+        'jax_multiplatform_test(name = "two")\n'
+        'jax_py_library(name = "listed", srcs = ["listed.py"])\n'
+    )
+    facts = source_facts.SourceFacts(build_files.imports_of)
+    found = build_files.unlisted_libraries(tmp_path, text, facts)
+    assert [file.name for file in found] == ["deeper.py", "one_cases.py", "shared.py"]
+
+
 @pytest.fixture
 def package(tmp_path):
     """A small package in layers: `lib`, `core`, `lax` (a folder whose parts import each other)."""

@@ -292,14 +292,6 @@ add(
     (3,),
     dtypes=["int32", "uint8", "float16"],
 )
-for name in ["bartlett", "blackman", "hamming", "hanning"]:
-    for n in [0, 1, 2, 7]:
-        given(
-            f"{name}_{n}",
-            lambda f=name, n=n: getattr(jnp, f)(n),
-            numpy=lambda f=name, n=n: getattr(np, f)(n),
-        )
-given("kaiser", lambda b: jnp.kaiser(7, b), np.float32(3.0), numpy=lambda b: np.kaiser(7, b))
 same("apply_along_axis", lambda m, x: m.apply_along_axis(lambda r: r[:2] * 3, 1, x), (2, 3, 4))
 same("apply_over_axes", lambda m, x: m.apply_over_axes(m.sum, x, [0, 2]), (2, 3, 4), tol=1e-5)
 error("diff_scalar", lambda x: jnp.diff(x), np.float32(1))

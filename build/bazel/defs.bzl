@@ -385,6 +385,6 @@ def jax_wheel(
         args = arguments,
         data = wheels + ([smoke] if smoke else []),
         legacy_create_init = False,
-        tags = ["cpu", "wheel"],
+        tags = ["wheel"],
         deps = ["@pypi//auditwheel", "@pypi//packaging", "@pypi//pip", "@pypi//pyelftools"],
     )
