@@ -338,6 +338,22 @@ def _parts(x, y):
     return x * np.cos(y) + np.concatenate([-x[:, 64:], x[:, :64]], 1) * np.sin(y)
 
 
+def cumulative(x_ref, y_ref, o_ref):
+    x, y = x_ref[...], y_ref[...]
+    sums = lax.cumsum(x, axis=0) + lax.cumsum(x, axis=1, reverse=True)
+    o_ref[...] = sums + lax.cummax(x, axis=1) * lax.cumprod(x, axis=0, reverse=True)
+    o_ref[0, :] = lax.cummin(y, axis=0).astype(f32)[:32] + lax.cumsum(jnp.ones((32,), bf16)).astype(
+        f32
+    )
+
+
+def _cumulative(x, y):
+    sums = np.cumsum(x, 0) + np.cumsum(x[:, ::-1], 1)[:, ::-1]
+    out = sums + np.maximum.accumulate(x, 1) * np.cumprod(x[::-1], 0)[::-1]
+    out[0] = np.minimum.accumulate(y)[:32] + np.arange(1, 33)
+    return out
+
+
 def narrow_sum(x_ref, o_ref):
     o_ref[...] = jnp.broadcast_to(x_ref[...].sum(), (128,))
 
@@ -393,6 +409,9 @@ KERNELS |= {
         layouts, [like(64, 64)], like(32, 128), lambda x: ((2 * x + 1).T + 2 * x).reshape(32, 128)
     ),
     "parts": Kernel(parts, [like(8, 128), like(8, 128)], like(8, 128), _parts),
+    "cumulative": Kernel(
+        cumulative, [like(12, 32), like(128, dtype=i32)], like(12, 32), _cumulative, tolerance=1e-4
+    ),
     "narrow_sum": Kernel(
         narrow_sum, [like(4, 128, dtype=bf16)], like(128, dtype=bf16),
         lambda x: np.full(128, x.astype(np.float32).sum()), tolerance=0.01,

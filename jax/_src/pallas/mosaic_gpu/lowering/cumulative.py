@@ -1,0 +1,88 @@
+"""Rules of cumulative sums, products, maxima and minima: elements are combined with those 1, 2, 4, ... before them."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from typing import Any
+
+import numpy as np
+
+from jax._src import dtypes
+from jax._src.lax import lax
+from jax._src.lax.lax import cumulative
+from jax._src.lib.mlir.dialects import arith, llvm
+from jax._src.pallas.element_types import is_float
+from jax._src.pallas.elementwise import BINARY, kind
+from jax._src.pallas.kernel_rules import RuleContext
+from jax._src.pallas.mosaic_gpu.layouts import WARPGROUP
+from jax._src.pallas.mosaic_gpu.lowering.elementwise import convert
+from jax._src.pallas.mosaic_gpu.lowering.exchange import scratch
+from jax._src.pallas.mosaic_gpu.lowering.fragments import Fragment, layout_of, mapped
+from jax._src.pallas.mosaic_gpu.lowering.indices import Index, integer, unraveled
+from jax._src.pallas.mosaic_gpu.lowering.kernel import GpuKernel, number, rule
+from jax._src.pallas.mosaic_gpu.lowering.views import View, load, store, to_stored
+
+_COMBINED = {
+    cumulative.cumsum_p: lax.add_p,
+    cumulative.cumprod_p: lax.mul_p,
+    cumulative.cummax_p: lax.max_p,
+    cumulative.cummin_p: lax.min_p,
+}
+
+
+def _identity(p: Any, dtype: Any) -> Any:
+    if p in (lax.add_p, lax.mul_p):
+        return int(p is lax.mul_p)
+    if is_float(dtype):
+        return -np.inf if p is lax.max_p else np.inf
+    info = dtypes.iinfo(dtype)
+    return info.min if p is lax.max_p else info.max
+
+
+@rule(*_COMBINED)
+def _cumulative(ctx: RuleContext, x: Fragment, *, axis: int, reverse: bool) -> Fragment:
+    kernel, p, dtype = ctx.kernel, _COMBINED[ctx.eqn.primitive], x.dtype
+    if x.is_splat:
+        x = x.with_layout(ctx.kernel.layouts.get(ctx.eqn.outvars[0]) or layout_of(x.shape, dtype))
+    # Sums of narrow numbers are those of float32.
+    wide = np.dtype(np.float32) if is_float(dtype) and dtypes.itemsize_bits(dtype) < 32 else dtype
+    x = x.with_dtype(lambda v: convert(v, dtype, wide), wide)
+    combine = BINARY[p][kind(wide)]
+    assert combine is not None
+    n = x.shape[axis]
+    steps = [2**i for i in range((n - 1).bit_length())]
+    if steps:
+        # Where elements end, there are as many more that change nothing.
+        padding = steps[-1]
+        shape = list(x.shape)
+        shape[axis] = n + padding
+        whole = scratch(kernel, tuple(shape), wide)
+        own = 0 if reverse else padding
+        kernel.warpgroup_barrier()
+        _fill(kernel, _part(whole, axis, n if reverse else 0, padding), _identity(p, wide))
+    for step in steps:
+        store(kernel, _part(whole, axis, own, n), x)
+        kernel.warpgroup_barrier()
+        others = load(kernel, _part(whole, axis, own + (step if reverse else -step), n), x.layout)
+        x = mapped(combine, [others, x], wide)
+        kernel.warpgroup_barrier()
+    return x.with_dtype(lambda v: convert(v, wide, dtype), dtype)
+
+
+def _fill(kernel: GpuKernel, view: View, value: Any) -> None:
+    """Write a number to all elements of a view, one after the other to a lane."""
+    total = math.prod(view.shape)
+    stored = to_stored(number(value, view.dtype), view.dtype)
+    for first in range(0, total, WARPGROUP):
+        at: Any = arith.addi(kernel.in_warpgroup, integer(first))
+        if first + WARPGROUP > total:
+            at = arith.minui(at, integer(total - 1))
+        offset = view.element_offset(unraveled(Index(0, at), view.shape))
+        llvm.StoreOp(stored, view.address(offset))
+
+
+def _part(view: View, axis: int, start: int, size: int) -> View:
+    dims = list(view.dims)
+    dims[axis] = dataclasses.replace(dims[axis], size=size, start=Index(start))
+    return view.replace(dims=tuple(dims))
