@@ -2,6 +2,7 @@
 
 import pytest
 from aot_programs import topology
+from pallas_mosaic_gpu_cluster_kernels import CLUSTER_KERNELS
 from pallas_mosaic_gpu_kernels import IN_CLUSTER, KERNELS, SPECIALIZED
 
 import jax
@@ -12,13 +13,15 @@ COMPILED = (
     "add_of_few", "narrow_floats", "functions", "functions_bfloat16", "integers", "booleans", "branches", "atomics", "double_swizzled_64",
     "turned", "matmul", "pipelined_transposed", "from_registers", "normalized", "reductions", "attention", "specialized",
     "grid", "grid_steps", "grid_named", "grid_multiplied", "multicast", "multicast_to_all", "counts", "grid_counts",
-    "in_cluster", "warps", "shares_memory",
+    "in_cluster", "warps", "shares_memory", "cumulative", *CLUSTER_KERNELS,
 )  # fmt: skip
 
 
 @pytest.mark.parametrize("name", COMPILED)
 def test_compiles(name):
-    kernel = {**KERNELS, "specialized": SPECIALIZED, "in_cluster": IN_CLUSTER}[name]
+    kernel = {**KERNELS, **CLUSTER_KERNELS, "specialized": SPECIALIZED, "in_cluster": IN_CLUSTER}[
+        name
+    ]
     sharding = jax.sharding.SingleDeviceSharding(topology("h100").devices[0])
     args = [jax.ShapeDtypeStruct(a.shape, a.dtype, sharding=sharding) for a in kernel.args]
     assert "mosaic_gpu_v2" in jax.jit(kernel.call).lower(*args).compile().as_text()

@@ -402,7 +402,7 @@ class Machine(TensorCore):
         alignment = op.attributes["alignment"] if "alignment" in op.attributes else None
         if alignment is not None:
             assert not (pointer[self.mask] % ir.IntegerAttr(alignment).value).any(), "alignment"
-        if "<3>" in pointer_kind:
+        if "<3>" in pointer_kind or "<7>" in pointer_kind:
             return self.shared[None], 0, at
         if pointer[0] >= _LOCAL:
             return self.local, np.arange(self.lanes)[:, None], at - _LOCAL
@@ -558,6 +558,13 @@ class Machine(TensorCore):
             for lanes in np.arange(self.lanes).reshape(-1, LANES):
                 parts.append(self._wgmma(code, [a[lanes] for a in args]))
             return [np.concatenate(p) for p in zip(*parts)]
+        if code.startswith("mapa"):
+            return args[0] + (args[1] - self.in_cluster) * self.block_size
+        if "expect_tx" in code:
+            self.nvvm_mbarrier_arrive(op, *args)
+            return []
+        if match := re.match(r"(?:st|red)\.async.*bytes\.(\w+)", code):
+            return self._stored_in_block(match[1], *args)
         if "mapa" in code:
             return self._arrive_at_block(*args)
         if match := re.match(r"mbarrier.arrive.*, (\d+);", code):
@@ -649,6 +656,16 @@ class Machine(TensorCore):
         (pair,) = args
         halves = np.ascontiguousarray(pair[:, None]).view(dtype).astype(np.float16)
         return np.ascontiguousarray(halves).view(np.int32)[:, 0]
+
+    def _stored_in_block(self, what, address, *values):
+        *words, barrier = values
+        for lane in np.flatnonzero(self.mask):
+            for i, w in enumerate(words):
+                at = int(address[lane]) + 4 * i
+                place = self.shared[at : at + 4].view(np.int32)
+                place[0] = w[lane] + (place[0] if what == "add" else 0)
+            self._arrived(int(barrier[lane]), 0, 4 * len(words))
+        return []
 
     def _take_over(self, code, *args):
         """Answer that a cluster that waits is not started, which each block is told, or read the answer."""

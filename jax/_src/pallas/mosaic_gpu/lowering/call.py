@@ -22,8 +22,10 @@ from jax._src.pallas.kernel_rules import lower_jaxpr
 from jax._src.pallas.mosaic_gpu.core import CompilerParams, MemorySpace
 from jax._src.pallas.mosaic_gpu.lowering import (
     barriers as _barriers,
+    block_stores as _block_stores,
     control_flow,
     copies as _copies,
+    cumulative as _cumulative,
     elementwise as _elementwise,
     memory as _memory,
     mma as _mma,
@@ -52,8 +54,10 @@ from jax._src.state.indexing import NDIndexer
 # Imported for their rules.
 _RULES = (
     _barriers,
+    _block_stores,
     control_flow,
     _copies,
+    _cumulative,
     _elementwise,
     _memory,
     _mma,

@@ -11,10 +11,16 @@ from typing import Any
 from jax._src.core import Jaxpr, subjaxprs
 from jax._src.lib.mlir import ir
 from jax._src.lib.mlir.dialects import arith
-from jax._src.pallas.mosaic_gpu.copies import barrier_arrive_p, copy_gmem_to_smem_p
+from jax._src.pallas.mosaic_gpu.copies import (
+    async_store_smem_p,
+    barrier_arrive_p,
+    copy_gmem_to_smem_p,
+)
 from jax._src.pallas.mosaic_gpu.lowering.indices import Index, integer
 from jax._src.pallas.mosaic_gpu.lowering.views import row_major
 from jax._src.pallas.mosaic_gpu.memory_operations import try_cluster_cancel_p
+from jax._src.pallas.mosaic_gpu.transforms import ClusterRef
+from jax._src.tree_util import PyTreeDef
 
 
 @dataclasses.dataclass(frozen=True)
@@ -68,6 +74,18 @@ class Cluster:
             out = out * self.sizes[name] + self.at[name]
         return out
 
+    def number(self, at: Mapping[Hashable, Index]) -> Index:
+        """Return the number of the block at positions along some axes, and that of this one along others.
+
+        Raises:
+          ValueError: if the cluster has no such axes.
+        """
+        self.numbers(list(at))  # checks the axes
+        out = Index()
+        for name, stride in self._strides().items():
+            out += at.get(name, self.at[name]) * stride
+        return out
+
     def pair(self, axes: Sequence[Hashable]) -> Index:
         """Return which of the two blocks along some axes this one is.
 
@@ -116,13 +134,26 @@ def reaches_other_blocks(jaxpr: Jaxpr) -> bool:
             return True
         if eqn.params.get("collective_axis") is not None:  # of products and their arrivals
             return True
-        if eqn.primitive is try_cluster_cancel_p:
+        if eqn.primitive in (try_cluster_cancel_p, async_store_smem_p) or _is_of_block(eqn):
             return True
         if eqn.primitive is barrier_arrive_p:
             dtype = eqn.invars[0].aval.dtype
             if dtype.collective_axes is not None:
                 return True
     return any(map(reaches_other_blocks, subjaxprs(jaxpr)))
+
+
+def _is_of_block(eqn: Any) -> bool:
+    """Whether an operation has a reference to memory of another block."""
+    nodes = [eqn.params.get("tree")]
+    while nodes:
+        node = nodes.pop()
+        if isinstance(node, PyTreeDef):
+            data = node.node_data()
+            if data is not None and data[0] is ClusterRef:
+                return True
+            nodes += node.children()
+    return False
 
 
 def narrow(mask: Any) -> Any:

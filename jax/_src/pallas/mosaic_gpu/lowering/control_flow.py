@@ -350,6 +350,7 @@ def allocate(kernel: GpuKernel, aval: Any, shared: bool) -> Any:
     start = kernel.shared.allocate(size * copies)
     pointer = kernel.shared_pointer(_mine(kernel, start, size, shared))
     view: View = whole(pointer, inner.shape, inner.dtype, MemorySpace.SMEM)
+    view = view.replace(cluster=kernel.cluster)
     return arranged(view, getattr(aval, "transforms", ()))
 
 

@@ -72,6 +72,10 @@ def plan(gmem: View, smem: View) -> tuple[Box, list[Index]]:
     Raises:
       NotImplementedError: if the unit cannot do it.
     """
+    if smem.is_remote:
+        raise _refused(
+            "the reference in shared memory is one to another block: give collective_axes"
+        )
     if gmem.operand is None:
         raise _refused("the reference in global memory is no operand of the kernel")
     if not gmem.dims:

@@ -282,6 +282,10 @@ class Operand:
         self.flags = flags
         self.bits = dtypes.itemsize_bits(view.dtype)
         unit = lambda d: view.dims[d].factors[-1][1] == 1 and view.dims[d].step == 1
+        if view.is_remote:
+            raise NotImplementedError(
+                "The tensor core does not read memory of another block: copy it."
+            )
         if unit(inner):
             self.is_transposed = False
         elif unit(outer):

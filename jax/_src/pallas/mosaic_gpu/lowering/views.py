@@ -30,9 +30,12 @@ from jax._src.pallas.mosaic_gpu.lowering.kernel import (
     DYNAMIC,
     TABLE,
     GpuKernel,
+    asm,
     element_type,
+    pointer_type,
 )
 from jax._src.pallas.mosaic_gpu.transforms import (
+    ClusterRef,
     ExtractAliasedRef,
     SwizzleTransform,
     TilingTransform,
@@ -86,6 +89,8 @@ class View:
       swizzle: how many bytes rows have whose pieces are permuted; None if they are not.
       operand: the number of the kernel's operand in global memory; None for other memory.
       is_large: whether positions need 64 bits.
+      cluster: the blocks of the cluster, which have such memory at the same place; None for other memory.
+      is_remote: whether it is that of another block.
     """
 
     pointer: Any
@@ -96,6 +101,8 @@ class View:
     swizzle: int | None = None
     operand: int | None = None
     is_large: bool = False
+    cluster: Any = None
+    is_remote: bool = False
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -288,9 +295,31 @@ def _transformed(view: View, t: Any) -> View:
     if isinstance(t, ExtractAliasedRef):
         i8 = ir.IntegerType.get_signless(8)
         start = llvm.GEPOp(view.pointer.type, view.pointer, [], [t.offset], i8, None).result
-        return arranged(whole(start, t.shape, t.dtype, view.space), t.transforms)
+        member = whole(start, t.shape, t.dtype, view.space)
+        member = member.replace(cluster=view.cluster, is_remote=view.is_remote)
+        return arranged(member, t.transforms)
+    if isinstance(t, ClusterRef):
+        return _of_block(view, t)
     what = "with another dtype" if isinstance(t, BitcastTransform) else f"through {t}"
     raise NotImplementedError(f"Kernels for {TABLE.target} cannot view a reference {what}.")
+
+
+def in_block(pointer: Any, number: Any) -> Any:
+    """Return a pointer to the same place in the shared memory of a block of the cluster."""
+    i64 = ir.IntegerType.get_signless(64)
+    at = [llvm.ptrtoint(i64, pointer), number]
+    address = asm("mapa.shared::cluster.u64 $0, $1, $2;", "=l,l,r", at, i64)
+    return llvm.inttoptr(pointer_type(7), address)
+
+
+def _of_block(view: View, t: ClusterRef) -> View:
+    if view.cluster is None or view.is_remote:
+        raise NotImplementedError(
+            f"Kernels for {TABLE.target} have references to other blocks (plgpu.cluster_ref) of their own shared memory only."
+        )
+    number = view.cluster.number({a: index_of(p) for a, p in zip(t.axes, t.positions)})
+    i32 = ir.IntegerType.get_signless(32)
+    return view.replace(pointer=in_block(view.pointer, number.value(i32)), is_remote=True)
 
 
 def _indexed(view: View, indexer: NDIndexer) -> View:
