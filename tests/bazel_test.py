@@ -45,6 +45,13 @@ def test_every_test_file_is_a_target():
     assert build_files.unlisted_tests(ROOT / "tests", text) == []
 
 
+def test_tables_of_cases_have_results():
+    text = (ROOT / "tests" / "BUILD.bazel").read_text()
+    tables = re.findall(r'cases = "(\w+)\.py"', text)
+    assert tables
+    assert not [t for t in tables if not (ROOT / "tests" / "testdata" / f"{t}.xz").exists()]
+
+
 def test_modules_that_tests_share_become_libraries(tmp_path):
     (tmp_path / "one_test.py").write_text("import one_cases\nfrom shared import f\n")
     (tmp_path / "one_cases.py").write_text("import os\n")
