@@ -2,6 +2,7 @@
 
 import blackjax
 import numpy as np
+import optax
 import pennylane as qml
 import treescope
 from op_cases import Programs
@@ -45,6 +46,22 @@ def blackjax_nuts():
     return jax.jit(lambda s, k: jax.lax.scan(step, s, k)[1])(
         state, jax.random.split(jax.random.key(0), 8)
     )
+
+
+@scenario(tol=1e-4)
+def blackjax_variational_inference():
+    log_density = lambda x: -2 * (x["a"] - 1) ** 2 - jnp.sum((x["b"] + 0.5) ** 2) / 2
+    start = {"a": jnp.float32(0), "b": jnp.zeros(2)}
+    meanfield = blackjax.meanfield_vi(log_density, optax.adam(0.05), 10)
+    state, step, bounds = meanfield.init(start), jax.jit(meanfield.step), []
+    for key in jax.random.split(jax.random.key(0), 10):
+        state, info = step(key, state)
+        bounds.append(info.elbo)
+    stein = blackjax.svgd(jax.grad(log_density), optax.sgd(0.1))
+    particles = stein.init({"a": jnp.linspace(-1, 1, 5), "b": jnp.arange(10.0).reshape(5, 2)})
+    for _ in range(3):
+        particles = stein.step(particles)
+    return bounds, state.mu, meanfield.sample(jax.random.key(1), state, 2), particles.particles
 
 
 @scenario(tol=1e-3)
