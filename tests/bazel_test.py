@@ -50,6 +50,11 @@ def test_tables_of_cases_have_results():
     tables = re.findall(r'cases = "(\w+)\.py"', text)
     assert tables
     assert not [t for t in tables if not (ROOT / "tests" / "testdata" / f"{t}.xz").exists()]
+    for file in (ROOT / "tests").glob("*_test.py"):
+        for kind in ("cases", "scenarios"):
+            table = file.name.removesuffix("test.py") + kind
+            if file.with_name(f"{table}.py").exists():
+                assert f'"{table}.py"' in text, f"{file.name} does not get its table"
 
 
 def test_modules_that_tests_share_become_libraries(tmp_path):
