@@ -4,7 +4,7 @@ import mosaic_gpu_machine
 import numpy as np
 import pytest
 from pallas_blackwell_kernels import KERNELS, ORDERING, SMEM, SPECIALIZED, TMEM
-from pallas_mosaic_gpu_kernels import bf16, f16, f32, like, swizzled
+from pallas_mosaic_gpu_kernels import bf16, f16, f32, in_order, like, swizzled
 from pallas_mosaic_gpu_lowering_test import argument, lowered
 
 import jax
@@ -39,6 +39,56 @@ def test_interpreted(name):
     args = [argument(rng, a) for a in kernel.args]
     options = dict(out_type=kernel.out, interpret=plgpu.InterpretParams(), **kernel.options)
     close(kernel, jax.jit(plgpu.kernel(kernel.body, **options))(*args), kernel.expected(*args))
+
+
+def accumulated(a_ref, b_ref, o_ref, acc, done):
+    k = pl.program_id(1)
+    plgpu.tcgen05_mma(acc, a_ref, b_ref, done, accumulate=k > 0)
+    plgpu.barrier_wait(done)
+
+    @pl.when(k == pl.num_programs(1) - 1)
+    def _():
+        o_ref[...] = plgpu.async_load_tmem(acc)
+        plgpu.wait_load_tmem()
+
+
+def test_tensor_memory_of_grids_and_under_vmap():
+    swizzle = swizzled(128, bf16)
+    call = pl.pallas_call(
+        accumulated, like(256, 64), grid=(2, 2),
+        in_specs=[
+            plgpu.BlockSpec((128, 64), lambda i, k: (i, k), transforms=swizzle),
+            plgpu.BlockSpec((64, 64), lambda i, k: (k, 0), transforms=swizzle),
+        ],
+        out_specs=plgpu.BlockSpec((128, 64), lambda i, k: (i, 0)),
+        scratch_shapes=[TMEM((128, 64), f32), ORDERING],
+        compiler_params=in_order("parallel", "sequential"),
+    )  # fmt: skip
+    types = like(2, 256, 128, dtype=bf16), like(2, 128, 64, dtype=bf16)
+    rng = np.random.default_rng(7)
+    a, b = [argument(rng, t) for t in types]
+    module = lowered(jax.vmap(call), *types)
+    (got,) = mosaic_gpu_machine.run(module, a, b, outputs=[like(2, 256, 64)])
+    want = a.astype(np.float32) @ b.astype(np.float32)
+    np.testing.assert_allclose(got, want, rtol=1e-4, atol=1e-4)
+
+
+def test_work_of_other_clusters_has_no_vmap():
+    kernel = KERNELS["taken_over"]
+    with pytest.raises(NotImplementedError, match="have no vmap"):
+        lowered(jax.vmap(kernel.call), like(2, *kernel.args[0].shape))
+
+
+def test_prints_layouts_of_tensor_memory(capsys):
+    def body(o_ref, ref):
+        plgpu.print_layout("it is {}", ref)
+        plgpu.print_layout("and {}", plgpu.async_load_tmem(ref))
+
+    call = plgpu.kernel(body, out_type=like(128, 64), scratch_types=[TMEM((128, 64), f32)])
+    lowered(call)
+    memory, registers = capsys.readouterr().out.splitlines()
+    assert "TMEMTiledLayout(tiling=Tiling(tiles=((128, 1), (32, 1)))" in memory
+    assert "TiledLayout(tiling=Tiling(tiles=((128, 8), (32, 8), (8, 8), (2,)))" in registers
 
 
 def test_warps_copy_and_multiply():

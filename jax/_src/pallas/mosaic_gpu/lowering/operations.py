@@ -7,6 +7,7 @@ from typing import Any
 from jax._src.lib.mlir.dialects import nvvm
 from jax._src.pallas.kernel_rules import RuleContext
 from jax._src.pallas.mosaic_gpu.lowering.kernel import rule
+from jax._src.pallas.mosaic_gpu.lowering.memory import resolved
 from jax._src.pallas.mosaic_gpu.memory_operations import (
     griddepcontrol_launch_dependents_p,
     griddepcontrol_wait_p,
@@ -37,5 +38,7 @@ def _launch_dependents(ctx: RuleContext, *flat: Any, tree: Any) -> Any:
 @rule(print_layout_p)
 def _print_layout(ctx: RuleContext, *flat: Any, tree: Any, fmt: str) -> Any:
     (x,) = operands_of(tree, flat)
+    if hasattr(x, "ref"):
+        x = resolved(x)
     print(fmt.format(getattr(x, "layout", x)))
     return []
