@@ -1,6 +1,7 @@
 """Kernels for GPUs compiled by Mosaic GPU for a Blackwell GPU that is not there."""
 
 import functools
+import os
 import re
 import subprocess
 import sys
@@ -52,7 +53,8 @@ NAMES = [*KERNELS, *OPERATIONS, "specialized"]
 def compiled():
     """The PTX of all kernels by name."""
     command = [sys.executable, blackwell_compilation.__file__, *NAMES]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=600)
+    env = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+    done = subprocess.run(command, env=env, capture_output=True, text=True, timeout=600)
     assert done.returncode == 0, done.stderr
     parts = [p.partition("\n") for p in done.stdout.split(blackwell_compilation.MARK)[1:]]
     return {name: ptx for name, _, ptx in parts}
