@@ -14,12 +14,25 @@ import numpy as np
 import scipy.special
 from mosaic_gpu_tensor_core import TensorCore
 
+import jax
 from jax._src.lib.mlir import ir, passmanager
 from jax._src.pallas.mosaic_gpu.lowering.launch import new_context
 
 LANES = 128
 _LOCAL = 2**50  # addresses of memory that each lane has for itself
 _MOST_SPINS = 1000
+
+
+def lowered(call, *args):
+    """A function as it is lowered for GPUs."""
+    return jax.jit(call).trace(*args).lower(lowering_platforms=("cuda",))
+
+
+def argument(rng, struct):
+    """A random array of a shape and a dtype."""
+    if struct.dtype.kind == "i":
+        return rng.integers(-50, 50, struct.shape, struct.dtype)
+    return rng.normal(size=struct.shape).astype(struct.dtype)
 
 
 def module_of(lowered):

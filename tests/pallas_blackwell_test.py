@@ -3,9 +3,9 @@
 import mosaic_gpu_machine
 import numpy as np
 import pytest
+from mosaic_gpu_machine import argument, lowered
 from pallas_blackwell_kernels import KERNELS, ORDERING, SMEM, SPECIALIZED, TMEM
 from pallas_mosaic_gpu_kernels import bf16, f16, f32, in_order, like, swizzled
-from pallas_mosaic_gpu_lowering_test import argument, lowered
 
 import jax
 import jax.numpy as jnp

@@ -3,9 +3,9 @@
 import mosaic_gpu_machine
 import numpy as np
 import pytest
+from mosaic_gpu_machine import argument, lowered
 from pallas_mosaic_gpu_cluster_kernels import CLUSTER, CLUSTER_KERNELS
 from pallas_mosaic_gpu_kernels import SMEM, f16, f32, like
-from pallas_mosaic_gpu_lowering_test import argument, lowered
 
 import jax
 from jax.experimental.pallas import mosaic_gpu as plgpu

@@ -6,6 +6,7 @@ import re
 import mosaic_gpu_machine
 import numpy as np
 import pytest
+from mosaic_gpu_machine import argument, lowered
 from pallas_mosaic_gpu_kernels import KERNELS, SMEM, SPECIALIZED, f16, f32, i32, in_order, like
 
 import jax
@@ -13,16 +14,6 @@ import jax.numpy as jnp
 from jax._src import compiler
 from jax.experimental import pallas as pl
 from jax.experimental.pallas import mosaic_gpu as plgpu
-
-
-def lowered(call, *args):
-    return jax.jit(call).trace(*args).lower(lowering_platforms=("cuda",))
-
-
-def argument(rng, struct):
-    if struct.dtype.kind == "i":
-        return rng.integers(-50, 50, struct.shape, struct.dtype)
-    return rng.normal(size=struct.shape).astype(struct.dtype)
 
 
 @pytest.mark.parametrize("name", KERNELS)
