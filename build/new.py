@@ -94,7 +94,7 @@ def function(name: str) -> Texts:
 
 
 def distribution(name: str) -> Texts:
-    public, documented = "jax/scipy/stats/__init__.py", "tests/docstrings_test.py"
+    public, documented = "jax/scipy/stats/__init__.py", "tests/docstrings_scipy_test.py"
     _refuse(name, (name,), public, "jax/_src/scipy/stats/__init__.py")
     return {
         _free(f"jax/_src/scipy/stats/{name}.py"): _skeleton("distribution", name),

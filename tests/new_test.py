@@ -16,7 +16,12 @@ import environment  # noqa: E402
 import new  # noqa: E402
 
 COPIED = ("CHANGELOG.md", "conftest.py", "pyproject.toml", "build/skeletons", "tests/filecheck")
-TESTS = ("primitive_rows.py", "primitives_test.py", "docstrings_test.py")
+TESTS = (
+    "primitive_rows.py",
+    "primitives_test.py",
+    "docstring_examples.py",
+    "docstrings_scipy_test.py",
+)
 NAMES = {"primitive": "wiggle", "function": "long_root_sum", "distribution": "bell"}
 EXAMPLES = """
 import doctest
