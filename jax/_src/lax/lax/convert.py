@@ -181,9 +181,9 @@ def _stage_convert(trace, source_info, operand, *, new_dtype, weak_type, shardin
     closes over a scalar must not depend on where the scalar was made (cond compares them).
     """
     value = operand
-    if type(operand) is pe.DynamicJaxprTracer and operand._trace is trace:
-        if type(operand.val) is core.Literal:
-            value = operand.val.val
+    is_own = type(operand) is pe.DynamicJaxprTracer and operand._trace is trace
+    if is_own and type(operand.val) is core.Literal:
+        value = operand.val.val
     if sharding is None and core.is_literalable(value):
         value = _converted_scalar(value, new_dtype, weak_type)
         if value is not None:

@@ -269,11 +269,7 @@ def _part_of_pair(gmem: View, smem: View, position: Index, tracked: Any) -> View
             f"A copy of {list(gmem.shape)} that two blocks divide along axis {axis} (leader_tracked) has parts of shape {shape}, but the reference in "
             f"shared memory has {list(smem.shape)}."
         )
-    dims = list(gmem.dims)
-    d = dims[axis]
-    start = d.start + position * (shape[axis] * d.step)
-    dims[axis] = dataclasses.replace(d, size=shape[axis], start=start)
-    return gmem.replace(dims=tuple(dims))
+    return gmem.part(axis, position * shape[axis], shape[axis])
 
 
 def _shared(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import math
 from typing import Any
 
@@ -44,7 +43,7 @@ def _identity(p: Any, dtype: Any) -> Any:
 def _cumulative(ctx: RuleContext, x: Fragment, *, axis: int, reverse: bool) -> Fragment:
     kernel, p, dtype = ctx.kernel, _COMBINED[ctx.eqn.primitive], x.dtype
     if x.is_splat:
-        x = x.with_layout(ctx.kernel.layouts.get(ctx.eqn.outvars[0]) or layout_of(x.shape, dtype))
+        x = x.with_layout(kernel.layouts.get(ctx.eqn.outvars[0]) or layout_of(x.shape, dtype))
     # Sums of narrow numbers are those of float32.
     wide = np.dtype(np.float32) if is_float(dtype) and dtypes.itemsize_bits(dtype) < 32 else dtype
     x = x.with_dtype(lambda v: convert(v, dtype, wide), wide)
@@ -60,11 +59,12 @@ def _cumulative(ctx: RuleContext, x: Fragment, *, axis: int, reverse: bool) -> F
         whole = scratch(kernel, tuple(shape), wide)
         own = 0 if reverse else padding
         kernel.warpgroup_barrier()
-        _fill(kernel, _part(whole, axis, n if reverse else 0, padding), _identity(p, wide))
+        _fill(kernel, whole.part(axis, Index(n if reverse else 0), padding), _identity(p, wide))
     for step in steps:
-        store(kernel, _part(whole, axis, own, n), x)
+        store(kernel, whole.part(axis, Index(own), n), x)
         kernel.warpgroup_barrier()
-        others = load(kernel, _part(whole, axis, own + (step if reverse else -step), n), x.layout)
+        there = Index(own + (step if reverse else -step))
+        others = load(kernel, whole.part(axis, there, n), x.layout)
         x = mapped(combine, [others, x], wide)
         kernel.warpgroup_barrier()
     return x.with_dtype(lambda v: convert(v, wide, dtype), dtype)
@@ -80,9 +80,3 @@ def _fill(kernel: GpuKernel, view: View, value: Any) -> None:
             at = arith.minui(at, integer(total - 1))
         offset = view.element_offset(unraveled(Index(0, at), view.shape))
         llvm.StoreOp(stored, view.address(offset))
-
-
-def _part(view: View, axis: int, start: int, size: int) -> View:
-    dims = list(view.dims)
-    dims[axis] = dataclasses.replace(dims[axis], size=size, start=Index(start))
-    return view.replace(dims=tuple(dims))

@@ -76,7 +76,6 @@ def from_narrow(x: Any, old: Any) -> Any:
         pair = arith.ori(low, arith.shli(high, integer(8, i16)))
         instruction = f"cvt.rn.f16x2.{_NAMES[name]}x2 $0, $1;"
         out = llvm.InlineAsmOp(i32, [pair], instruction, "=r,h").result
-        one = vector.from_elements(ir.VectorType.get([1], i32), [out])
-        return elements(vector.bitcast(kind, one))
+        return elements(vector.bitcast(kind, from_elements([out])))
 
     return _by_pairs(x, convert)

@@ -86,9 +86,8 @@ def _check_shape(
 ) -> None:
     """Check the shape of a product: the rows of one block, and the columns and the inner dimension of all."""
     columns = 32 if is_pair else halves * (8 if m == 64 and kind.name != "i8" else 16)
-    too_wide = (
-        is_pair and n > _MOST_COLUMNS
-    )  # the columns of both blocks would not come after each other
+    # The columns of both blocks would not come after each other.
+    too_wide = is_pair and n > _MOST_COLUMNS
     if m not in (64, 128) or n % columns or k % (_STEP_BYTES * 8 // bits) or too_wide:
         most = f", at most {_MOST_COLUMNS}," if is_pair else ""
         raise ValueError(

@@ -119,6 +119,12 @@ class View:
         ]
         return self.replace(dims=(), dropped=(*self.dropped, *moved))
 
+    def part(self, axis: int, start: Index, size: int) -> View:
+        """Return the view of some neighbours along an axis."""
+        dims, d = list(self.dims), self.dims[axis]
+        dims[axis] = dataclasses.replace(d, size=size, start=d.start + start * d.step)
+        return self.replace(dims=tuple(dims))
+
     def element_offset(self, index: Sequence[Index]) -> Index:
         """Return how many elements from the beginning of the memory an element is, before swizzling."""
         out = Index()
