@@ -634,6 +634,16 @@ class LeaksTest(jtu.JaxTestCase):
             )
             kept.x = kept.p = kept.function = kept.error = kept.steps = Model.cls = None
 
+    def test_frozen_globals_refer_to_leaks(self):
+        self.addCleanup(globals().pop, "leaked", None)
+        self.addCleanup(gc.unfreeze)
+        gc.freeze()
+        with (
+            jax.checking_leaks(),
+            self.assertRaisesRegex(Exception, r"kept as core_test\.leaked\n"),
+        ):
+            jax.vmap(lambda x: globals().update(leaked=lax.sin(x)))(jnp.ones(2))
+
     @pytest.mark.usefixtures("only_new_objects")
     def test_no_leaks_in_sound_programs(self):
         w = jnp.ones(3)

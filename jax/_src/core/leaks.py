@@ -40,7 +40,7 @@ def describe_referrer(leaked: object, ignored: Sequence[object] = ()) -> str | N
                 return variable + path
         found: list[tuple[object, str]] = []
         objects = [obj for obj, _ in level]
-        referrers = gc.get_referrers(*objects)
+        referrers = gc.get_referrers(*objects) + _frozen_globals(objects)
         seen.update((id(found), id(objects), id(referrers)))
         for pair in level:
             seen.add(id(pair))
@@ -57,6 +57,14 @@ def describe_referrer(leaked: object, ignored: Sequence[object] = ()) -> str | N
         if not level:
             return None
     return None
+
+
+def _frozen_globals(objects: Sequence[object]) -> list[dict[str, Any]]:
+    """Dictionaries of modules that refer to one of some objects, if the garbage collector may hide them."""
+    if not gc.get_freeze_count():
+        return []
+    ids = {id(obj) for obj in objects}
+    return [vars(m) for m in _modules() if any(id(x) in ids for x in list(vars(m).values()))]
 
 
 def _stack() -> Iterable[types.FrameType]:
@@ -80,6 +88,10 @@ def _variable_of(obj: object, frames: Sequence[types.FrameType]) -> str | None:
         return obj.__name__
     if isinstance(obj, type):
         return f"{obj.__module__}.{obj.__qualname__}"
+    if isinstance(obj, dict):
+        name = next((m.__name__ for m in _modules() if vars(m) is obj), None)
+        if name is not None:
+            return name
     for frame in frames:
         if frame.f_locals is frame.f_globals:
             continue
