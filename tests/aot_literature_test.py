@@ -1,61 +1,51 @@
-"""Kernels from the literature, with their derivatives, compiled for TPUs by Mosaic and for GPUs by Triton."""
+"""Kernels from the literature, with their derivatives, compiled for TPUs by Mosaic and for GPUs by Triton and Mosaic GPU."""
 
-from pathlib import Path
+import functools
+import os
+import subprocess
+import sys
 
-import numpy as np
+import literature_compilation
 import pallas_literature_kernels as literature
 import pytest
-
-import jax
-from jax.experimental import topologies
 
 # Programs of several kernels are compiled in less time than as many of one each.
 GROUP = 16
 CASES = [
-    (platform, device, start)
-    for platform, devices in (("tpu", ("v5e",)), ("cuda", ("h100",)))
-    for device in devices
+    pytest.param(backend, start, marks=pytest.mark.aot(*marks))
+    for backend, marks in (
+        ("mosaic_tpu", ("tpu",)),
+        ("triton", ("cuda",)),
+        ("mosaic_gpu", ("cuda", "mosaic_gpu")),
+    )
     for start in range(0, len(literature.KERNELS), GROUP)
 ]
+DEVICES = {"mosaic_tpu": "v5e", "triton": "h100", "mosaic_gpu": "h100"}
 
 
-def _device(platform, name):
-    if platform == "tpu":
-        return topologies.get_topology_desc(f"{name}:2x2", "tpu").devices[0]
-    config = (Path(__file__).parent / "testdata" / f"{name}.textproto").read_text()
-    return topologies.get_topology_desc(
-        name, "cuda", target_config=config, topology="1x1x1"
-    ).devices[0]
+def suited(backend):
+    return [n for n, k in literature.KERNELS.items() if backend not in k.unsuited]
 
 
-def _sum_and_gradients(kernel):
-    function = kernel.make(False)
-
-    def total(*args):
-        return sum(x.sum() for x in jax.tree.leaves(function(*args)))
-
-    def run(args):
-        varied = tuple(i for i, x in enumerate(args) if literature.is_float(x))
-        return jax.value_and_grad(total, varied)(*args)
-
-    return run
+@pytest.mark.parametrize("backend, start", CASES)
+def test_compiles(backend, start):
+    group = list(literature.KERNELS)[start : start + GROUP]
+    names = [n for n in group if n in suited(backend)]
+    assert literature_compilation.calls(backend, DEVICES[backend], names) >= 2 * len(names)
 
 
-@pytest.mark.parametrize(
-    "platform, device, start", [pytest.param(*c, marks=pytest.mark.aot(c[0])) for c in CASES]
-)
-def test_compiles(platform, device, start):
-    names = list(literature.KERNELS)[start : start + GROUP]
-    names = [n for n in names if platform in literature.KERNELS[n].targets]
-    kernels = {n: literature.KERNELS[n] for n in names}
-    place = jax.sharding.SingleDeviceSharding(_device(platform, device))
+@functools.cache
+def ptx_for_blackwell():
+    """The PTX of all kernels: of a program of its own, since the compiler keeps the architecture of its first kernel."""
+    command = [sys.executable, literature_compilation.__file__, *suited("mosaic_gpu")]
+    env = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+    done = subprocess.run(command, env=env, capture_output=True, text=True, timeout=1800)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
 
-    def like(x):
-        return jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=place)
 
-    args = {n: jax.tree.map(like, k.inputs(np.random.default_rng(0))) for n, k in kernels.items()}
-    runs = {n: _sum_and_gradients(k) for n, k in kernels.items()}
-    program = jax.jit(lambda args: {n: runs[n](xs) for n, xs in args.items()})
-    text = program.lower(args).compile().as_text()
-    target = "tpu_custom_call" if platform == "tpu" else "__gpu$xla.gpu.triton"
-    assert text.count(f'"{target}"') >= 2 * len(names)
+@pytest.mark.aot("cuda", "mosaic_gpu")
+def test_compiles_for_blackwell():
+    ptx = ptx_for_blackwell()
+    assert ptx.count(".target sm_100a") >= 2 * len(suited("mosaic_gpu"))
+    assert "error" not in ptx

@@ -113,6 +113,7 @@ _MATH = {
     "erfc": scipy.special.erfc, "powf": np.power, "atan2": np.arctan2, "cbrt": np.cbrt, "roundeven": np.rint,
     "asin": np.arcsin, "acos": np.arccos, "atan": np.arctan, "sinh": np.sinh, "cosh": np.cosh,
     "asinh": np.arcsinh, "acosh": np.arccosh, "atanh": np.arctanh, "ctpop": np.bitwise_count if hasattr(np, "bitwise_count") else None,
+    "fma": lambda x, y, z: x * y + z,
     "round": lambda x: np.copysign(np.floor(np.abs(x) + 0.5), x),
 }  # fmt: skip
 _COMPARE = [operator.eq, operator.ne, *[operator.lt, operator.le, operator.gt, operator.ge] * 2]

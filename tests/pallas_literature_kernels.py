@@ -3,6 +3,7 @@
 Most of them work on rows: `f(*rows, *shared)` computes rows of results from the same rows of the arguments and from
 arguments that all rows share. `by_rows` makes a kernel of such a function, over blocks of rows, and one of its derivative;
 what blocks contribute to the derivatives by shared arguments is summed afterwards, since blocks run in any order on GPUs.
+`BACKENDS` has what back ends have of their own. Each kernel is compiled by all of them but those for which it says why not.
 """
 
 import dataclasses
@@ -16,9 +17,48 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 from jax.experimental import pallas as pl
-from jax.experimental.pallas import tpu as pltpu
+from jax.experimental.pallas import mosaic_gpu as plgpu, tpu as pltpu
 
 ROWS, BLOCK, COLUMNS = 16, 8, 128
+
+
+def _call(kernel, out, in_order, **options):
+    return pl.pallas_call(kernel, out, **options)
+
+
+def _call_of_mosaic_gpu(kernel, out, in_order, **options):
+    n = np.size(options["grid"])
+    semantics = ["parallel"] * (n - in_order) + ["sequential"] * in_order
+    params = plgpu.CompilerParams(dimension_semantics=semantics)
+    return pl.pallas_call(kernel, out, compiler_params=params, **options)
+
+
+@dataclasses.dataclass(frozen=True)
+class Backend:
+    """What kernels for a back end have of their own.
+
+    Attributes:
+      call: `pl.pallas_call`, given how many of the last dimensions of the grid are in order.
+      tile: the side of square blocks.
+      scratch: makes the type of scratch memory of a shape and a dtype.
+      shared: makes the specification of an array, of a shape, that all blocks read.
+    """
+
+    call: Callable = _call
+    tile: int = 128
+    scratch: Callable = pltpu.VMEM
+    shared: Callable = lambda shape: pl.BlockSpec(shape, lambda *_: (0,) * len(shape))
+
+
+ANY = Backend()
+BACKENDS = {
+    "mosaic_tpu": ANY,
+    "triton": ANY,
+    # A block's shared memory has no room for matrices of weights.
+    "mosaic_gpu": Backend(
+        _call_of_mosaic_gpu, 64, plgpu.SMEM, lambda _: plgpu.BlockSpec(memory_space=plgpu.GMEM)
+    ),
+}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -27,17 +67,19 @@ class Kernel:
 
     Attributes:
       plain: the function in `jax.numpy`.
-      make: makes the kernel's function, which has a derivative, for an argument `interpret`.
+      make: makes the kernel's function, which has a derivative, for an argument `interpret` and a back end.
       inputs: makes the arguments with a generator of random numbers.
-      targets: what it is compiled for.
+      unsuited: why back ends do not compile it, by their names.
     """
 
     plain: Callable
-    make: Callable[[Any], Callable]
+    make: Callable[..., Callable]
     inputs: Callable[[Any], tuple]
-    targets: tuple[str, ...]
+    unsuited: dict[str, str] = dataclasses.field(default_factory=dict)
 
 
+NO_PARTS = {"triton": "values have no parts, nor the derivatives of such"}
+IN_ORDER = {"triton": "blocks of a grid run in any order, and cannot carry sums"}
 KERNELS: dict[str, Kernel] = {}
 
 
@@ -45,18 +87,41 @@ def is_float(x):
     return jnp.issubdtype(x.dtype, jnp.floating)
 
 
-def by_rows(f, num_shared, interpret):
+def value_and_gradients(function, args):
+    """Return a weighted sum of results, the results, and the gradients of the sum."""
+    varied = tuple(i for i, x in enumerate(args) if is_float(x))
+
+    def weighted(*args):
+        results = function(*args)
+        leaves = jax.tree.leaves(results)
+        weights = [jnp.cos(jnp.arange(x.size, dtype=x.dtype)).reshape(x.shape) for x in leaves]
+        return sum(jnp.vdot(w, x) for w, x in zip(weights, leaves)), results
+
+    return jax.value_and_grad(weighted, varied, has_aux=True)(*args)
+
+
+def check(kernel, found, args):
+    """Compare what `value_and_gradients` has found with what the plain function gives."""
+    (_, got), gradients = found
+    plain = jax.jit(lambda *args: value_and_gradients(kernel.plain, args))
+    (_, want), expected = plain(*args)
+    assert jax.tree.structure(got) == jax.tree.structure(want)
+    for a, b in zip(jax.tree.leaves((got, gradients)), jax.tree.leaves((want, expected))):
+        np.testing.assert_allclose(a, b, rtol=2e-5, atol=2e-5 * max(1, np.abs(b).max()))
+
+
+def by_rows(f, num_shared, interpret, backend=ANY):
     """Make a function of `f` that runs on blocks of rows, with its derivative by kernels."""
 
     def specs(args):
         n = len(args) - num_shared
         rows = [pl.BlockSpec((BLOCK, x.shape[1]), lambda i: (i, 0)) for x in args[:n]]
-        return rows + [pl.BlockSpec(x.shape, lambda i: (0, 0)) for x in args[n:]]
+        return rows + [backend.shared(x.shape) for x in args[n:]]
 
     def call(kernel, args, in_specs, out, out_specs):
         shapes = [jax.ShapeDtypeStruct(x.shape, x.dtype) for x in out]
-        run = pl.pallas_call(
-            kernel, shapes, grid=ROWS // BLOCK, in_specs=in_specs, out_specs=out_specs,
+        run = backend.call(
+            kernel, shapes, 0, grid=ROWS // BLOCK, in_specs=in_specs, out_specs=out_specs,
             interpret=interpret,
         )  # fmt: skip
         return run(*args)
@@ -131,16 +196,15 @@ def integers(high, *shape):
 
 WIDE = normal(ROWS, COLUMNS)
 COLUMN = normal(ROWS, 1)
-ALL = ("tpu", "cuda")
 
 
-def rows_kernel(*inputs, shared=(), targets=ALL):
+def rows_kernel(*inputs, shared=(), unsuited=()):
     """Register a function of rows."""
 
     def register(f):
         KERNELS[f.__name__] = Kernel(
             f, functools.partial(by_rows, f, len(shared)),
-            lambda rng: tuple(make(rng) for make in (*inputs, *shared)), targets,
+            lambda rng: tuple(make(rng) for make in (*inputs, *shared)), dict(unsuited),
         )  # fmt: skip
         return f
 
@@ -348,8 +412,7 @@ def gaussian_likelihood(mean, log_scale):
 # Attention's parts
 
 
-# Triton has no parts of values, nor their derivatives.
-@rows_kernel(WIDE, positive(ROWS, 64), targets=("tpu",))
+@rows_kernel(WIDE, positive(ROWS, 64), unsuited=NO_PARTS)
 def rotary(x, angles):
     """Su et al. 2021 (arXiv:2104.09864), the halves of the features as pairs."""
     cos, sin = jnp.cos(angles), jnp.sin(angles)
@@ -492,7 +555,7 @@ def reparameterized_normal(mean, log_scale, noise):
 # Numerics
 
 
-@rows_kernel(WIDE, WIDE, targets=("tpu",))
+@rows_kernel(WIDE, WIDE, unsuited=NO_PARTS)
 def complex_product(x, y):
     """Of numbers whose real parts are the first half of a row."""
     a, b, c, d = x[:, :64], x[:, 64:], y[:, :64], y[:, 64:]
@@ -596,8 +659,9 @@ def trust_ratio(p, update):
 # Kernels with grids of their own
 
 
-def product_by_tiles(interpret, tile=128):
+def product_by_tiles(interpret, backend=ANY):
     """A product whose sums are along the last dimension of the grid."""
+    tile = backend.tile
 
     def call(x, y):
         m, k, n = *x.shape, y.shape[1]
@@ -610,9 +674,10 @@ def product_by_tiles(interpret, tile=128):
 
             o_ref[...] += lax.dot(x_ref[...], y_ref[...], preferred_element_type=jnp.float32)
 
-        return pl.pallas_call(
+        return backend.call(
             kernel,
             jax.ShapeDtypeStruct((m, n), jnp.float32),
+            in_order=1,
             grid=(m // bm, n // bn, k // bk),
             in_specs=[
                 pl.BlockSpec((bm, bk), lambda i, j, k: (i, k)),
@@ -629,7 +694,7 @@ def product_by_tiles(interpret, tile=128):
     return function
 
 
-def running_sum(interpret):
+def running_sum(interpret, backend=ANY):
     """Sums of the rows so far: the last one is carried from block to block."""
 
     def call(x, reverse):
@@ -648,13 +713,14 @@ def running_sum(interpret):
             carry_ref[...] += x.sum(0, keepdims=True)
 
         spec = pl.BlockSpec((BLOCK, COLUMNS), at)
-        return pl.pallas_call(
+        return backend.call(
             kernel,
             jax.ShapeDtypeStruct(x.shape, x.dtype),
+            in_order=1,
             grid=n,
             in_specs=[spec],
             out_specs=spec,
-            scratch_shapes=[pltpu.VMEM((1, COLUMNS), jnp.float32)],
+            scratch_shapes=[backend.scratch((1, COLUMNS), jnp.float32)],
             interpret=interpret,
         )(x)
 
@@ -663,14 +729,17 @@ def running_sum(interpret):
     return function
 
 
-def transposition(interpret, tile=128):
+def transposition(interpret, backend=ANY):
+    tile = backend.tile
+
     def call(x):
         def kernel(x_ref, o_ref):
             o_ref[...] = x_ref[...].T
 
-        return pl.pallas_call(
+        return backend.call(
             kernel,
             jax.ShapeDtypeStruct(x.shape[::-1], x.dtype),
+            in_order=0,
             grid=(x.shape[0] // tile, x.shape[1] // tile),
             in_specs=[pl.BlockSpec((tile, tile), lambda i, j: (i, j))],
             out_specs=pl.BlockSpec((tile, tile), lambda i, j: (j, i)),
@@ -687,9 +756,9 @@ def inputs_of(*makers):
 
 
 KERNELS["product_by_tiles"] = Kernel(
-    lambda x, y: x @ y, product_by_tiles, inputs_of(normal(128, 256), normal(256, 128)), ("tpu",)
+    lambda x, y: x @ y, product_by_tiles, inputs_of(normal(128, 256), normal(256, 128)), IN_ORDER
 )
 KERNELS["running_sum"] = Kernel(
-    lambda x: jnp.cumsum(x, 0), running_sum, inputs_of(normal(32, COLUMNS)), ("tpu",)
+    lambda x: jnp.cumsum(x, 0), running_sum, inputs_of(normal(32, COLUMNS)), IN_ORDER
 )
-KERNELS["transposition"] = Kernel(lambda x: x.T, transposition, inputs_of(normal(256, 128)), ALL)
+KERNELS["transposition"] = Kernel(lambda x: x.T, transposition, inputs_of(normal(256, 128)))

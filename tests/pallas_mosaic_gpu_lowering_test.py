@@ -148,17 +148,12 @@ def asks_barrier(x_ref, o_ref, barrier):
     plgpu.barrier_test(barrier)
 
 
-def multiplies(x_ref, o_ref):
-    o_ref[...] = x_ref[...] @ x_ref[...].reshape(8, 128)[:, :8]
-
-
 REFUSED = {
     "warp_arrays": (arrays_of_warps, {}, r"no arrays in functions of single warps, .*py:\d+"),
     "warp_scopes": (scopes_of_warps, {}, "no run_scoped in functions of single warps"),
     "test": (
         asks_barrier, dict(scratch_types=[plgpu.Barrier()]), "barrier_test is for functions of single warps",
     ),
-    "product": (multiplies, {}, r"call plgpu\.wgmma"),
     "share": (copies_in_cluster, with_cluster(4), "in 4 shares for the blocks of a cluster"),
     "cluster_axis": (
         functools.partial(copies_in_cluster, axes=("d",)), with_cluster(2), r"\['d'\] are no axes of the cluster",

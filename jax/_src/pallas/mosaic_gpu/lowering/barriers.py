@@ -166,7 +166,12 @@ def invalidate(
 @rule(barrier_arrive_p)
 def _arrive(ctx: RuleContext, *flat: Any, tree: Any) -> Any:
     (operand,) = operands_of(tree, flat)
-    kernel, barrier = ctx.kernel, barriers_of(operand)
+    arrive(ctx.kernel, barriers_of(operand))
+    return []
+
+
+def arrive(kernel: GpuKernel, barrier: Barriers) -> None:
+    """Emit an arrival of the thread."""
     if barrier.dtype.orders_tensor_core:
         tensor_core_fence(before=True)
     if barrier.dtype.collective_axes is not None:
@@ -179,7 +184,6 @@ def _arrive(ctx: RuleContext, *flat: Any, tree: Any) -> Any:
         _arrive_often(kernel, barrier, WARPGROUP // WARP)
     else:
         nvvm.mbarrier_arrive(barrier.pointer(kernel), results=[kernel.i64])
-    return []
 
 
 def _arrive_often(kernel: GpuKernel, barrier: Barriers, n: int) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -24,16 +24,25 @@ from jax._src.pallas.mosaic_gpu.copies import (
     wait_smem_to_gmem_p,
 )
 from jax._src.pallas.mosaic_gpu.core import MemorySpace
-from jax._src.pallas.mosaic_gpu.lowering import barriers
+from jax._src.pallas.mosaic_gpu.lowering import barriers, lane_copies
 from jax._src.pallas.mosaic_gpu.lowering.clusters import narrow
 from jax._src.pallas.mosaic_gpu.lowering.indices import Index, integer
-from jax._src.pallas.mosaic_gpu.lowering.kernel import TABLE, GpuKernel, asm, is_first, only, rule
+from jax._src.pallas.mosaic_gpu.lowering.kernel import (
+    TABLE,
+    GpuKernel,
+    asm,
+    is_first,
+    only,
+    rule,
+    shared_memory_fence,
+)
 from jax._src.pallas.mosaic_gpu.lowering.memory import resolved
 from jax._src.pallas.mosaic_gpu.lowering.views import View, whole
 from jax._src.pallas.mosaic_gpu.operations import operands_of
 
 _MOST_DIMS = 5
 _MOST_IN_BOX = 256
+_PIECE = 16  # bytes
 _SLOWEST = 2**62
 
 
@@ -59,8 +68,14 @@ class Box:
     signed: bool = False
 
 
-def _refused(why: str) -> NotImplementedError:
-    return NotImplementedError(f"Kernels for {TABLE.target} cannot copy so: {why}.")
+class _NotByUnit(NotImplementedError):
+    """The unit for tensors cannot copy so, but the lanes of one block can."""
+
+
+def _refused(
+    why: str, error: type[NotImplementedError] = NotImplementedError
+) -> NotImplementedError:
+    return error(f"Kernels for {TABLE.target} cannot copy so: {why}.")
 
 
 def plan(gmem: View, smem: View) -> tuple[Box, list[Index]]:
@@ -70,7 +85,7 @@ def plan(gmem: View, smem: View) -> tuple[Box, list[Index]]:
     that has been divided into tiles.
 
     Raises:
-      NotImplementedError: if the unit cannot do it.
+      NotImplementedError: if the unit cannot do it; `_NotByUnit` if lanes can.
     """
     if smem.is_remote:
         raise _refused(
@@ -96,12 +111,13 @@ def plan(gmem: View, smem: View) -> tuple[Box, list[Index]]:
         inner = 1
         start = g.start
         for n, smem_stride in reversed(s.factors[1:]):
+            if size % n or start.divisor % n or s.size % (inner * n):
+                raise _refused(
+                    f"a part that is not one of tiles of {n} elements along a dimension of {size}",
+                    _NotByUnit,
+                )
             outer_start, inner_start = start.divmod(n)
             parts.append((smem_stride, n, stride * inner, n, inner_start))
-            if size % n:
-                raise _refused(
-                    f"an array of {size} elements along a dimension that is tiled by {n}"
-                )
             start, size, inner = outer_start, size // n, inner * n
         count = s.size // inner
         parts.append((s.factors[0][1], size, stride * inner, count, start))
@@ -112,29 +128,79 @@ def plan(gmem: View, smem: View) -> tuple[Box, list[Index]]:
             raise _refused("shared memory that is not all of a buffer")
         expected *= count
     # Dimensions of size one are left out, but for the last one.
-    kept = [d for d in dims[:-1] if d[1] > 1] + dims[-1:]
-    box = Box(
-        gmem.operand, gmem.dtype,
-        tuple([d[1] for d in kept]), tuple([d[2] for d in kept]), tuple([d[3] for d in kept]), smem.swizzle,
-    )  # fmt: skip
+    kept = [_Dim(*d[1:]) for d in dims[:-1] if d[1] > 1] + [_Dim(*d[1:]) for d in dims[-1:]]
+    box = _box(gmem, smem, kept)
+    if smem.swizzle is None and not _in_pieces(box):
+        merged = _merged(kept)
+        other = _box(gmem, smem, merged)
+        if _in_pieces(other) and not _is_too_long(other):
+            kept, box = merged, other
     _check(box)
-    return box, [d[4] for d in kept]
+    return box, [d.start for d in kept]
+
+
+def _by_unit(gmem: View, smem: View) -> tuple[Box, list[Index]] | None:
+    """Return what the unit for tensors copies, as `plan` does; None if lanes have to."""
+    try:
+        return plan(gmem, smem)
+    except _NotByUnit:
+        return None
+
+
+class _Dim(NamedTuple):
+    """A dimension of an array as the unit for tensors sees it, and which elements along it are copied."""
+
+    size: int
+    stride: int
+    count: int
+    start: Index
+
+
+def _box(gmem: View, smem: View, dims: Sequence[_Dim]) -> Box:
+    assert gmem.operand is not None
+    return Box(
+        gmem.operand, gmem.dtype,
+        tuple([d.size for d in dims]), tuple([d.stride for d in dims]), tuple([d.count for d in dims]), smem.swizzle,
+    )  # fmt: skip
+
+
+def _merged(dims: Sequence[_Dim]) -> list[_Dim]:
+    """Return dimensions of which those are one whose elements are beside each other, and all of which are copied."""
+    out = [dims[-1]]
+    for d in reversed(dims[:-1]):
+        inner = out[0]
+        if inner.count == inner.size and d.stride == inner.stride * inner.size:
+            n = inner.size
+            out[0] = _Dim(d.size * n, inner.stride, d.count * n, d.start * n)
+        else:
+            out.insert(0, d)
+    return out
+
+
+def _in_pieces(box: Box) -> bool:
+    """Whether rows are pieces of 16 bytes, as the unit for tensors copies them."""
+    size = dtypes.itemsize_bits(box.dtype) // 8
+    if box.strides[-1] != 1 or box.box[-1] * size % _PIECE:
+        return False
+    return all([s * size % _PIECE == 0 for s in box.strides[:-1]])
+
+
+def _is_too_long(box: Box) -> bool:
+    return any([n > _MOST_IN_BOX for n in box.box])
 
 
 def _check(box: Box) -> None:
-    size = dtypes.itemsize_bits(box.dtype) // 8
+    if not _in_pieces(box):
+        raise _refused(
+            f"a part of {box.box} elements, whose rows are no multiples of {_PIECE} bytes beside each other, or do not begin at such",
+            _NotByUnit,
+        )
     if len(box.sizes) > _MOST_DIMS:
         raise _refused(f"arrays of more than {_MOST_DIMS} dimensions, with those of tiles")
-    if any(n > _MOST_IN_BOX for n in box.box):
+    if _is_too_long(box):
         raise _refused(
             f"parts of more than {_MOST_IN_BOX} elements along a dimension, of {box.box}"
         )
-    if box.strides[-1] != 1 or box.box[-1] * size % 16:
-        raise _refused(
-            f"parts whose last dimension is no multiple of 16 bytes beside each other, of {box.box} elements of {size} bytes"
-        )
-    if any(s * size % 16 for s in box.strides[:-1]):
-        raise _refused("rows of an array that do not begin at multiples of 16 bytes")
 
 
 # What the runtime calls elements of bits, of floating-point numbers, and of integers with signs. Elements that are
@@ -211,13 +277,18 @@ def _to_shared(
         there = barriers.barriers_of(barrier)
         _to_pair(kernel, gmem, smem, there, collective_axes, leader_tracked)
         return []
-    box, start = plan(gmem, smem)
+    alone = collective_axes is None or len(kernel.cluster.numbers(collective_axes)) == 1
+    planned = _by_unit(gmem, smem) if alone else plan(gmem, smem)
     there = barriers.barriers_of(barrier)
     if there.dtype.collective_axes is not None:
         raise _refused("with a barrier of the cluster: take plgpu.Barrier()")
-    size = math.prod(box.box) * dtypes.itemsize_bits(box.dtype) // 8
     if not kernel.params.unsafe_no_auto_barriers:
         kernel.thread_barrier()
+    if planned is None:
+        lane_copies.to_shared(kernel, gmem, smem, there)
+        return []
+    box, start = planned
+    size = math.prod(box.box) * dtypes.itemsize_bits(box.dtype) // 8
     barriers.arrive_expecting(kernel, there, size)
     box, start, offset, mask = _shared(kernel, box, start, collective_axes)
     descriptor = kernel.descriptors.get(box)
@@ -344,13 +415,18 @@ def _to_global(
     source, target, predicate = operands_of(tree, flat)
     kernel = ctx.kernel
     gmem, smem = resolved(target), resolved(source)
-    box, start = plan(gmem, smem)
+    planned = _by_unit(gmem, smem) if reduction_op is None else plan(gmem, smem)
+    wanted = None if predicate is None else predicate.scalar
+    if planned is None:
+        lane_copies.to_global(kernel, smem, gmem, wanted)
+        return _committed(commit_group)
+    box, start = planned
     if reduction_op is not None:
         box = _for_reduction(box, reduction_op)
     descriptor = kernel.descriptors.get(box)
     lane = kernel.one_lane()
-    if predicate is not None:
-        lane = arith.andi(lane, predicate.scalar)
+    if wanted is not None:
+        lane = arith.andi(lane, wanted)
     if reduction_op is None:
         nvvm.cp_async_bulk_tensor_global_shared_cta(
             descriptor, _beginning(smem, Index()), _coordinates(start), predicate=lane
@@ -361,6 +437,10 @@ def _to_global(
             nvvm.cp_async_bulk_tensor_reduce(
                 descriptor, _beginning(smem, Index()), kind, _coordinates(start)
             )
+    return _committed(commit_group)
+
+
+def _committed(commit_group: bool) -> list[Any]:
     if commit_group:
         nvvm.cp_async_bulk_commit_group()
     return []
@@ -384,11 +464,8 @@ def _prefetch(
 
 @rule(commit_smem_p)
 def _commit(ctx: RuleContext, *flat: Any, tree: Any) -> Any:
-    kernel: GpuKernel = ctx.kernel
-    kind = ir.Attribute.parse("#nvvm.proxy_kind<async.shared>")
-    space = ir.Attribute.parse("#nvvm.shared_space<cta>")
-    nvvm.fence_proxy(kind, space=space)
-    kernel.thread_barrier()
+    shared_memory_fence()
+    ctx.kernel.thread_barrier()
     return []
 
 

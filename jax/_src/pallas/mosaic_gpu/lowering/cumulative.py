@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 import numpy as np
@@ -10,17 +9,15 @@ import numpy as np
 from jax._src import dtypes
 from jax._src.lax import lax
 from jax._src.lax.lax import cumulative
-from jax._src.lib.mlir.dialects import arith, llvm
 from jax._src.pallas.element_types import is_float
 from jax._src.pallas.elementwise import BINARY, kind
 from jax._src.pallas.kernel_rules import RuleContext
-from jax._src.pallas.mosaic_gpu.layouts import WARPGROUP
 from jax._src.pallas.mosaic_gpu.lowering.elementwise import convert
-from jax._src.pallas.mosaic_gpu.lowering.exchange import scratch
+from jax._src.pallas.mosaic_gpu.lowering.exchange import fill, scratch
 from jax._src.pallas.mosaic_gpu.lowering.fragments import Fragment, layout_of, mapped
-from jax._src.pallas.mosaic_gpu.lowering.indices import Index, integer, unraveled
-from jax._src.pallas.mosaic_gpu.lowering.kernel import GpuKernel, number, rule
-from jax._src.pallas.mosaic_gpu.lowering.views import View, load, store, to_stored
+from jax._src.pallas.mosaic_gpu.lowering.indices import Index
+from jax._src.pallas.mosaic_gpu.lowering.kernel import number, rule
+from jax._src.pallas.mosaic_gpu.lowering.views import load, store
 
 _COMBINED = {
     cumulative.cumsum_p: lax.add_p,
@@ -59,7 +56,11 @@ def _cumulative(ctx: RuleContext, x: Fragment, *, axis: int, reverse: bool) -> F
         whole = scratch(kernel, tuple(shape), wide)
         own = 0 if reverse else padding
         kernel.warpgroup_barrier()
-        _fill(kernel, whole.part(axis, Index(n if reverse else 0), padding), _identity(p, wide))
+        fill(
+            kernel,
+            whole.part(axis, Index(n if reverse else 0), padding),
+            number(_identity(p, wide), wide),
+        )
     for step in steps:
         store(kernel, whole.part(axis, Index(own), n), x)
         kernel.warpgroup_barrier()
@@ -68,15 +69,3 @@ def _cumulative(ctx: RuleContext, x: Fragment, *, axis: int, reverse: bool) -> F
         x = mapped(combine, [others, x], wide)
         kernel.warpgroup_barrier()
     return x.with_dtype(lambda v: convert(v, wide, dtype), dtype)
-
-
-def _fill(kernel: GpuKernel, view: View, value: Any) -> None:
-    """Write a number to all elements of a view, one after the other to a lane."""
-    total = math.prod(view.shape)
-    stored = to_stored(number(value, view.dtype), view.dtype)
-    for first in range(0, total, WARPGROUP):
-        at: Any = arith.addi(kernel.in_warpgroup, integer(first))
-        if first + WARPGROUP > total:
-            at = arith.minui(at, integer(total - 1))
-        offset = view.element_offset(unraveled(Index(0, at), view.shape))
-        llvm.StoreOp(stored, view.address(offset))

@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
 from jax._src.lib.mlir import ir
-from jax._src.lib.mlir.dialects import arith, nvvm, vector
+from jax._src.lib.mlir.dialects import arith, llvm, nvvm, vector
 from jax._src.pallas.mosaic_gpu.core import MemorySpace
-from jax._src.pallas.mosaic_gpu.layouts import FragmentedLayout, TiledLayout, WGSplatFragLayout
+from jax._src.pallas.mosaic_gpu.layouts import (
+    WARPGROUP,
+    FragmentedLayout,
+    TiledLayout,
+    WGSplatFragLayout,
+)
 from jax._src.pallas.mosaic_gpu.lowering.fragments import (
     Fragment,
     elements,
@@ -19,9 +25,9 @@ from jax._src.pallas.mosaic_gpu.lowering.fragments import (
     splat,
     tiled_dims,
 )
-from jax._src.pallas.mosaic_gpu.lowering.indices import Index, integer
+from jax._src.pallas.mosaic_gpu.lowering.indices import Index, integer, unraveled
 from jax._src.pallas.mosaic_gpu.lowering.kernel import GpuKernel, element_type
-from jax._src.pallas.mosaic_gpu.lowering.views import Dim, View, load, store, whole
+from jax._src.pallas.mosaic_gpu.lowering.views import Dim, View, load, store, to_stored, whole
 from jax._src.pallas.mosaic_gpu.transforms import nbytes
 
 
@@ -29,6 +35,18 @@ def scratch(kernel: GpuKernel, shape: tuple[int, ...], dtype: Any) -> View:
     """Return shared memory of the warpgroup that the next one who asks is given too."""
     pointer = kernel.scratch_pointer(nbytes(shape, dtype))
     return whole(pointer, shape, dtype, MemorySpace.SMEM)
+
+
+def fill(kernel: GpuKernel, view: View, scalar: Any) -> None:
+    """Write a scalar to all elements of a view, one after the other to a lane."""
+    total = math.prod(view.shape)
+    stored = to_stored(scalar, view.dtype)
+    for first in range(0, total, WARPGROUP):
+        at: Any = arith.addi(kernel.in_warpgroup, integer(first))
+        if first + WARPGROUP > total:
+            at = arith.minui(at, integer(total - 1))
+        offset = view.element_offset(unraveled(Index(0, at), view.shape))
+        llvm.StoreOp(stored, view.address(offset))
 
 
 def through_memory(

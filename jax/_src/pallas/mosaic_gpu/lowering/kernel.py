@@ -257,6 +257,12 @@ def uniform(x: Any) -> Any:
     return nvvm.shfl_sync(integer(-1), x, integer(0), integer(31), kind, results=[x.type])
 
 
+def shared_memory_fence() -> None:
+    """Emit what orders this lane's accesses of shared memory before those of the units for tensors and products."""
+    kind = ir.Attribute.parse("#nvvm.proxy_kind<async.shared>")
+    nvvm.fence_proxy(kind, space=ir.Attribute.parse("#nvvm.shared_space<cta>"))
+
+
 def tensor_core_fence(before: bool) -> None:
     """Emit what orders operations of Blackwell's tensor core with a point where threads wait for each other.
 

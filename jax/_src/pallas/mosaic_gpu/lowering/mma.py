@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 
 from jax._src import dtypes
-from jax._src.lax import lax
 from jax._src.lib.mlir import ir
 from jax._src.lib.mlir.dialects import arith, llvm, nvvm, vector
 from jax._src.pallas.kernel_rules import RuleContext
@@ -125,14 +124,6 @@ def _reference(operand: Any) -> tuple[Any, Any]:
     if hasattr(operand, "ref"):
         return operand.ref, operand.transforms
     return operand, ()
-
-
-@rule(lax.dot_general_p)
-def _no_product(ctx: RuleContext, *args: Any, **_: Any) -> Any:
-    raise NotImplementedError(
-        f"Kernels for {TABLE.target} multiply matrices in shared memory: copy them there, and call plgpu.wgmma with an accumulator "
-        "of pl.run_scoped(..., plgpu.ACC((m, n))), or on Blackwell GPUs plgpu.tcgen05_mma with one of plgpu.TMEM((m, n), jnp.float32)."
-    )
 
 
 @rule(wgmma_p)

@@ -13,7 +13,7 @@ from jax._src.lax import lax, slicing
 from jax._src.pallas.kernel_rules import RuleContext
 from jax._src.pallas.mosaic_gpu.layouts import WGStridedFragLayout
 from jax._src.pallas.mosaic_gpu.lowering.elementwise import convert
-from jax._src.pallas.mosaic_gpu.lowering.exchange import broadcasted, scratch, through_memory
+from jax._src.pallas.mosaic_gpu.lowering.exchange import broadcasted, fill, scratch, through_memory
 from jax._src.pallas.mosaic_gpu.lowering.fragments import (
     Fragment,
     from_elements,
@@ -111,6 +111,28 @@ def _concatenate(ctx: RuleContext, *xs: Fragment, dimension: int) -> Any:
         start += x.shape[dimension]
     kernel.warpgroup_barrier()
     return load(kernel, whole, kernel.layouts.get(ctx.eqn.outvars[0]))
+
+
+@rule(lax.pad_p)
+def _pad(
+    ctx: RuleContext, x: Fragment, value: Fragment, *, padding_config: Sequence[tuple[int, int, int]]
+) -> Any:  # fmt: skip
+    (out,) = ctx.avals_out
+    kernel = ctx.kernel
+    sizes, own, kept = [], [], []
+    for n, size, (low, high, interior) in zip(x.shape, out.shape, padding_config):
+        spread = n + max(n - 1, 0) * interior
+        sizes.append(max(low, 0) + spread + max(high, 0))
+        own.append(Slice(max(low, 0), n, interior + 1))
+        kept.append(Slice(max(-low, 0), size))
+    whole = scratch(kernel, tuple(sizes), out.dtype)
+    kernel.warpgroup_barrier()
+    fill(kernel, whole, value.scalar)
+    kernel.warpgroup_barrier()
+    store(kernel, transformed(whole, [NDIndexer(own, whole.shape)]), x)
+    kernel.warpgroup_barrier()
+    view = transformed(whole, [NDIndexer(kept, whole.shape)])
+    return load(kernel, view, kernel.layouts.get(ctx.eqn.outvars[0]))
 
 
 @rule(lax.split_p)

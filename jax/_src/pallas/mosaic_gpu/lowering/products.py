@@ -1,0 +1,133 @@
+"""Products of arrays in registers: each lane sums its elements, of operands that shared memory has meanwhile.
+
+Large matrices are for the tensor core: `plgpu.wgmma` and `plgpu.tcgen05_mma` multiply those in shared memory.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from jax._src import dtypes
+from jax._src.lax import lax
+from jax._src.lib.mlir import ir
+from jax._src.lib.mlir.dialects import llvm, math as math_dialect, scf
+from jax._src.pallas.element_types import is_float
+from jax._src.pallas.elementwise import BINARY, kind
+from jax._src.pallas.kernel_rules import RuleContext
+from jax._src.pallas.mosaic_gpu.core import MemorySpace
+from jax._src.pallas.mosaic_gpu.layouts import FragmentedLayout, WGSplatFragLayout
+from jax._src.pallas.mosaic_gpu.lowering.elementwise import convert
+from jax._src.pallas.mosaic_gpu.lowering.fragments import (
+    Fragment,
+    flat_registers,
+    from_registers,
+    layout_of,
+    mapped,
+    splat,
+)
+from jax._src.pallas.mosaic_gpu.lowering.indices import Index, integer, unraveled
+from jax._src.pallas.mosaic_gpu.lowering.kernel import GpuKernel, number, rule
+from jax._src.pallas.mosaic_gpu.lowering.views import Dim, View, load, store, whole
+from jax._src.pallas.mosaic_gpu.transforms import nbytes
+
+_float32 = np.dtype(np.float32)
+_ALIGNMENT = 16
+
+
+@rule(lax.dot_general_p)
+def _dot_general(
+    ctx: RuleContext, a: Fragment, b: Fragment, *, dimension_numbers: Any, **_: Any
+) -> Fragment:
+    (out,) = ctx.avals_out
+    kernel, shape = ctx.kernel, tuple(out.shape)
+    (a_summed, b_summed), (a_batch, b_batch) = dimension_numbers
+    a_free, b_free = _others(a, a_summed, a_batch), _others(b, b_summed, b_batch)
+    a_view, b_view = _in_memory(kernel, a, b)
+    operands = [
+        _operand(a_view, [*a_batch, *a_free, *[None] * len(b_free)], a_summed, shape),
+        _operand(b_view, [*b_batch, *[None] * len(a_free), *b_free], b_summed, shape),
+    ]
+    layout = kernel.layouts.get(ctx.eqn.outvars[0])
+    if layout is None or isinstance(layout, WGSplatFragLayout):
+        layout = layout_of(shape, out.dtype)
+    # Sums of narrow floats are rounded once.
+    narrow = is_float(out.dtype) and dtypes.itemsize_bits(out.dtype) < 32
+    dtype = _float32 if narrow else np.dtype(out.dtype)
+    total = _sum(kernel, operands, layout, shape, dtype)
+    return total.with_dtype(lambda v: convert(v, dtype, out.dtype), out.dtype)
+
+
+def _others(x: Fragment, *used: Sequence[int]) -> list[int]:
+    return [d for d in range(len(x.shape)) if not any([d in dims for dims in used])]
+
+
+def _in_memory(kernel: GpuKernel, *arrays: Fragment) -> list[View]:
+    """Write arrays to shared memory, and return views of it."""
+    starts, size = [], 0
+    for x in arrays:
+        starts.append(-(-size // _ALIGNMENT) * _ALIGNMENT)
+        size = starts[-1] + nbytes(x.shape, x.dtype)
+    pointer = kernel.scratch_pointer(size)
+    i8 = ir.IntegerType.get_signless(8)
+    at = [llvm.GEPOp(pointer.type, pointer, [], [n], i8, None).result for n in starts]
+    views = [whole(p, x.shape, x.dtype, MemorySpace.SMEM) for p, x in zip(at, arrays)]
+    kernel.warpgroup_barrier()
+    for view, x in zip(views, arrays):
+        store(kernel, view, x)
+    kernel.warpgroup_barrier()
+    return views
+
+
+@dataclasses.dataclass(frozen=True)
+class _Operand:
+    """An operand in shared memory.
+
+    Attributes:
+      view: its elements by the position in the result, but for that in the sum.
+      summed: the dimensions of the sum.
+    """
+
+    view: View
+    summed: tuple[Dim, ...]
+
+    def term(self, kernel: GpuKernel, k: Index, layout: FragmentedLayout, dtype: Any) -> Fragment:
+        """Return the elements that are factors of one term."""
+        at = unraveled(k, [d.size for d in self.summed])
+        chosen = [dataclasses.replace(d, size=1, start=i) for d, i in zip(self.summed, at)]
+        x = load(kernel, self.view.replace(dropped=tuple(chosen)), layout)
+        return x.with_dtype(lambda v: convert(v, x.dtype, dtype), dtype)
+
+
+def _operand(
+    view: View, of_result: Sequence[int | None], summed: Sequence[int], shape: Sequence[int]
+) -> _Operand:
+    """Return an operand, given which of its dimensions those of the result are; None for none."""
+    dims = [
+        Dim(n, Index(), ((n, 0),)) if d is None else view.dims[d] for d, n in zip(of_result, shape)
+    ]
+    return _Operand(view.replace(dims=tuple(dims)), tuple([view.dims[d] for d in summed]))
+
+
+def _sum(
+    kernel: GpuKernel, operands: Sequence[_Operand], layout: FragmentedLayout, shape: tuple[int, ...], dtype: Any
+) -> Fragment:  # fmt: skip
+    multiply, add = [BINARY[p][kind(dtype)] for p in (lax.mul_p, lax.add_p)]
+    assert multiply is not None and add is not None
+
+    def with_term(total: Any, x: Any, y: Any) -> Any:
+        return math_dialect.fma(x, y, total) if is_float(dtype) else add(total, multiply(x, y))
+
+    first = splat(number(0, dtype), shape, dtype).with_layout(layout)
+    terms = math.prod([d.size for d in operands[0].summed])
+    loop = scf.ForOp(integer(0), integer(terms), integer(1), flat_registers(first))
+    with ir.InsertionPoint(loop.body):
+        now = from_registers(first, iter(loop.inner_iter_args))
+        k = Index(0, loop.induction_variable)
+        factors = [o.term(kernel, k, layout, dtype) for o in operands]
+        scf.yield_(flat_registers(mapped(with_term, [now, *factors], dtype)))
+    return from_registers(first, iter(loop.results))
