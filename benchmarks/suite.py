@@ -61,6 +61,14 @@ def eager_add():
     return lambda: x + x
 
 
+@timed(
+    "eager", "x * x of 64x64, waited for", mark=1
+)  # by a kernel of jaxlib-ext where it is installed
+def eager_multiply():
+    x = jnp.ones((64, 64))
+    return lambda: (x * x).block_until_ready()
+
+
 @timed("eager", "jnp.sin(x)", mark=1.05)
 def eager_sin():
     x = matrix()

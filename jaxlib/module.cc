@@ -27,6 +27,7 @@ nb::dict Handlers() {
   // The same, with results that have floating-point types.
   handlers["jaxlib_ext_threefry_bits_of_floats"] = Capsule(JaxlibExtThreefryBits);
   handlers["jaxlib_ext_scatter_add"] = Capsule(JaxlibExtScatterAdd);
+  handlers["jaxlib_ext_elementwise"] = Capsule(JaxlibExtElementwise);
   handlers["jaxlib_ext_erf_inv"] = Capsule(JaxlibExtErfInv);
   handlers["jaxlib_ext_determinants_3x3"] = Capsule(JaxlibExtDeterminants3x3);
   handlers["jaxlib_ext_search_sorted"] = Capsule(JaxlibExtSearchSorted);

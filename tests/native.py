@@ -66,6 +66,7 @@ def extension() -> types.ModuleType:
         "jaxlib_ext_threefry_bits": jax.ffi.pycapsule(kernels.JaxlibExtThreefryBits),
         "jaxlib_ext_threefry_bits_of_floats": jax.ffi.pycapsule(kernels.JaxlibExtThreefryBits),
         "jaxlib_ext_scatter_add": jax.ffi.pycapsule(kernels.JaxlibExtScatterAdd),
+        "jaxlib_ext_elementwise": jax.ffi.pycapsule(kernels.JaxlibExtElementwise),
         "jaxlib_ext_erf_inv": jax.ffi.pycapsule(kernels.JaxlibExtErfInv),
         "jaxlib_ext_determinants_3x3": jax.ffi.pycapsule(kernels.JaxlibExtDeterminants3x3),
         "jaxlib_ext_search_sorted": jax.ffi.pycapsule(kernels.JaxlibExtSearchSorted),

@@ -44,6 +44,11 @@ extern "C" XLA_FFI_Error* JaxlibExtSearchSorted(XLA_FFI_CallFrame* call_frame);
 // The inverse of the error function, of F32.
 extern "C" XLA_FFI_Error* JaxlibExtErfInv(XLA_FFI_CallFrame* call_frame);
 
+// Operations on the elements of arrays of F32 or F64, of one shape, and scalars. Attribute: `steps` (an array of int64),
+// three numbers for each: an ElementwiseOperation, and two of the values before it, which are the operands and the
+// results of earlier steps. The result is that of the last.
+extern "C" XLA_FFI_Error* JaxlibExtElementwise(XLA_FFI_CallFrame* call_frame);
+
 // Determinants of matrices of 3 rows and columns, of F32.
 extern "C" XLA_FFI_Error* JaxlibExtDeterminants3x3(XLA_FFI_CallFrame* call_frame);
 

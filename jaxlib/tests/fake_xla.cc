@@ -69,11 +69,18 @@ void FakeCall::AddResult(XLA_FFI_DataType type, std::vector<int64_t> dimensions,
 }
 
 void FakeCall::AddAttribute(std::string name, int64_t value) {
+  AddAttribute(std::move(name), std::vector<int64_t>{value});
+  attributes_.back().type = XLA_FFI_AttrType_SCALAR;
+}
+
+void FakeCall::AddAttribute(std::string name, std::vector<int64_t> values) {
   Attribute& attribute = attributes_.emplace_back();
   attribute.name = std::move(name);
-  attribute.value = value;
+  attribute.values = std::move(values);
   attribute.span = {attribute.name.data(), attribute.name.size()};
-  attribute.scalar = {XLA_FFI_DataType_S64, &attribute.value};
+  attribute.type = XLA_FFI_AttrType_ARRAY;
+  attribute.scalar = {XLA_FFI_DataType_S64, attribute.values.data()};
+  attribute.array = {XLA_FFI_DataType_S64, attribute.values.size(), attribute.values.data()};
 }
 
 std::optional<CallError> FakeCall::Run(XLA_FFI_Handler* handler, int64_t num_threads) {
@@ -82,16 +89,18 @@ std::optional<CallError> FakeCall::Run(XLA_FFI_Handler* handler, int64_t num_thr
   std::vector<void*> operands;
   std::vector<void*> results;
   std::vector<void*> attributes;
+  std::vector<XLA_FFI_AttrType> attribute_types;
   std::vector<XLA_FFI_ByteSpan*> names;
   for (Array& array : operands_) operands.push_back(&array.buffer);
   for (Array& array : results_) results.push_back(&array.buffer);
   for (Attribute& attribute : attributes_) {
-    attributes.push_back(&attribute.scalar);
+    const bool scalar = attribute.type == XLA_FFI_AttrType_SCALAR;
+    attributes.push_back(scalar ? static_cast<void*>(&attribute.scalar) : &attribute.array);
+    attribute_types.push_back(attribute.type);
     names.push_back(&attribute.span);
   }
   std::vector<XLA_FFI_ArgType> operand_types(operands.size(), XLA_FFI_ArgType_BUFFER);
   std::vector<XLA_FFI_RetType> result_types(results.size(), XLA_FFI_RetType_BUFFER);
-  std::vector<XLA_FFI_AttrType> attribute_types(attributes.size(), XLA_FFI_AttrType_SCALAR);
   XLA_FFI_CallFrame frame = {};
   frame.struct_size = XLA_FFI_CallFrame_STRUCT_SIZE;
   frame.api = &api;

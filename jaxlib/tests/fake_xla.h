@@ -26,6 +26,7 @@ class FakeCall {
   void AddOperand(XLA_FFI_DataType type, std::vector<int64_t> dimensions, void* data);
   void AddResult(XLA_FFI_DataType type, std::vector<int64_t> dimensions, void* data);
   void AddAttribute(std::string name, int64_t value);
+  void AddAttribute(std::string name, std::vector<int64_t> values);
 
   // Returns the handler's error, if there was one. Tasks run on `num_threads` threads.
   std::optional<CallError> Run(XLA_FFI_Handler* handler, int64_t num_threads);
@@ -38,9 +39,11 @@ class FakeCall {
   };
   struct Attribute {
     std::string name;
-    int64_t value;
+    std::vector<int64_t> values;
     XLA_FFI_ByteSpan span;
+    XLA_FFI_AttrType type;
     XLA_FFI_Scalar scalar;
+    XLA_FFI_Array array;
   };
 
   static void Add(std::deque<Array>& to, XLA_FFI_DataType type, std::vector<int64_t> dimensions,

@@ -265,8 +265,32 @@ void RunNumeric(Input& input, XLA_FFI_Handler* handler, std::vector<Array> opera
   call.Run(handler, static_cast<int64_t>(input.Below(4)));
 }
 
+void FuzzElementwise(Input& input) {
+  const XLA_FFI_DataType types[] = {XLA_FFI_DataType_F32, XLA_FFI_DataType_F64};
+  const XLA_FFI_DataType type = types[input.Below(2)];
+  const std::vector<int64_t> shape = DrawShape(input);
+  std::vector<Array> operands(input.Below(4) + (input.Rarely() ? input.Below(9) : 1));
+  for (Array& x : operands) x = DrawArray(input, type, input.Below(3) == 2 ? std::vector<int64_t>{} : shape);
+  Array result = DrawArray(input, type, shape);
+  FakeCall call;
+  for (Array& x : operands) call.AddOperand(x.type, x.shape, x.memory.data());
+  call.AddResult(result.type, result.shape, result.memory.data());
+  std::vector<int64_t> steps;
+  const size_t count = input.Rarely() ? input.Below(12) : 1 + input.Below(3);
+  for (size_t i = 0; i < count; ++i) {
+    const size_t values = operands.size() + i;
+    steps.push_back(static_cast<int64_t>(input.Below(9)) - (input.Rarely() ? 1 : 0));
+    for (int j = 0; j < 2; ++j) {
+      steps.push_back(static_cast<int64_t>(input.Below(values + 1)) - (input.Rarely() ? 0 : 1));
+    }
+  }
+  if (input.Rarely()) steps.push_back(0);
+  call.AddAttribute("steps", steps);
+  call.Run(JaxlibExtElementwise, static_cast<int64_t>(input.Below(4)));
+}
+
 void FuzzNumeric(Input& input) {
-  const size_t kernel = input.Below(6);
+  const size_t kernel = input.Below(7);
   const XLA_FFI_DataType type = DrawType(input);
   const std::vector<int64_t> shape = DrawShape(input);
   const auto draw = [&](XLA_FFI_DataType of, const std::vector<int64_t>& as) {
@@ -291,6 +315,8 @@ void FuzzNumeric(Input& input) {
     const int64_t count = size();
     const int64_t rows = input.Rarely() ? size() % 5 : 3;
     RunNumeric(input, JaxlibExtDeterminants3x3, {draw(mostly, {count, rows, 3})}, draw(mostly, {count}), {});
+  } else if (kernel == 5) {
+    FuzzElementwise(input);
   } else {
     const int64_t rows = size();
     const int64_t updates = input.Below(8) == 5 ? 20000 : size();

@@ -151,11 +151,13 @@ class Jitted:
       canonicalize: converts one of the user's shardings.
       uncompiled: what is called while `jax_disable_jit` is set; `fun` by default.
       is_operation: whether it is an operation of the library, such as a primitive.
+      is_prompt: whether small calls run in the thread that calls, see `pxla.prompt_operations`.
       without: the methods that the callable does not have.
     """
 
     transform = "jit"
     is_operation = False
+    is_prompt = False
     without: tuple[str, ...] = ()
     static_options = "static_argnums or static_argnames parameters of jax.jit"
     canonicalize = staticmethod(sharding_impls.canonicalize_jit_sharding)
@@ -346,7 +348,9 @@ class Jitted:
         if entry.params["jaxpr"].is_high:
             outs = jit_p.to_lojax(*flat, **entry.params)
             return tree_unflatten(entry.out_tree, outs), None, False
-        outs, executable = call_compiled(flat, entry.params, self.transform, self.is_operation)
+        outs, executable = call_compiled(
+            flat, entry.params, self.transform, self.is_operation, self.is_prompt
+        )
         result = tree_unflatten(entry.out_tree, outs)
         return result, *native_call_data(executable, outs, entry.out_tree, flat, not entry.consts)
 
@@ -685,6 +689,7 @@ for _name in JITTED_METHODS:
 
 class _Operation(Jitted):
     is_operation = True
+    is_prompt = True
 
 
 def make_primitive_call(fun: Callable, name: str, **options):

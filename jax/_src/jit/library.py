@@ -117,6 +117,8 @@ def eager_jit(*static_argnames: str, direct: tuple[str, ...] = ()) -> Callable[[
 class _LibraryJit(jitted.Jitted):
     """Unlike `jax.jit`, functions of the library accept objects with `__jax_array__`."""
 
+    is_prompt = True
+
     @traceback_util.api_boundary
     def cache_miss(self, *args, **kwargs):
         for x in (*args, *kwargs.values()):

@@ -59,14 +59,18 @@ def lower(
 
 
 def call_compiled(
-    args: list, params: dict, transform: str = "jit", is_operation: bool = False
+    args: list,
+    params: dict,
+    transform: str = "jit",
+    is_operation: bool = False,
+    is_prompt: bool = False,
 ) -> tuple[list, Any]:
     """Run a call of `jit_p` on concrete arguments; returns the results and the executable.
 
     `transform` is the name of the function that the user called, for errors, and `is_operation`
-    says that this is an operation such as a primitive. The executable is None if it is for this
-    call only, whose devices are those of the functions that are running, or if every call has to
-    come here.
+    says that this is an operation such as a primitive, `is_prompt` that it runs in this thread if it
+    is small. The executable is None if it is for this call only, whose devices are those of the
+    functions that are running, or if every call has to come here.
     """
     if config.no_execution.value:  # raise before compiling
         pxla.raise_no_execution(params["name"])
@@ -75,7 +79,7 @@ def call_compiled(
         ran = late.use_keys(params, args)
     cache = params["jaxpr"]._cache
     checks = special_values.needs_check_special()
-    kind = "checked" if checks else "executable"
+    kind = "checked" if checks else "prompt" if is_prompt else "executable"
     key = (kind, pxla.placement_key(args), _hashable_params(params), config.trace_context())
     executable = cache.get(key)
     if executable is None:
@@ -84,14 +88,14 @@ def call_compiled(
         if mesh is not None:
             with use_concrete_mesh(mesh):
                 params = dict(params, ctx_mesh=mesh)
-                return call_compiled(args, params, transform, is_operation)[0], None
+                return call_compiled(args, params, transform, is_operation, is_prompt)[0], None
         if cache_misses.are_wanted() and not computation.is_compiled():
             cache_misses.explain_compilation(params, key, list(cache))
         if config.enable_pgle.value:
             profiler = cache["latencies", key] = _latencies().new_profiler()
             executable = computation.compile(pgle_profiler=profiler)
         else:
-            executable = computation.compile(may_improve=not is_operation)
+            executable = computation.compile(may_improve=not is_operation, is_prompt=is_prompt)
         cache[key] = executable
     if checks:
         run, closed, name = executable.unsafe_call, params["jaxpr"], params["name"]

@@ -11,7 +11,7 @@ from jax._src import compiler, config, core, cpu_profile, dtypes, host_functions
 from jax._src.array_impl import ArrayImpl, aval_with_sharding, device_sharding
 from jax._src.errors import JaxRuntimeError
 from jax._src.interpreters import mlir
-from jax._src.interpreters.pxla import tiers
+from jax._src.interpreters.pxla import prompt_operations, tiers
 from jax._src.interpreters.pxla.layouts import is_unimplemented, reported_layouts
 from jax._src.interpreters.pxla.placement import Placement, concretize, layouts_equal
 from jax._src.interpreters.pxla.transfers import (
@@ -108,10 +108,12 @@ def compile_lowered(
     compiler_options: dict[str, Any],
     pgle_profiler: object = None,
     tiered: bool = False,
+    is_prompt: bool = False,
 ) -> MeshExecutable:
     """Compiles a lowered module for the devices of `placement`.
 
     If it is `tiered`, and its better form is not in the cache, quickly; it becomes the better one in time.
+    If it `is_prompt` and small, it runs in the thread that calls it, see `prompt_operations`.
     """
     devices, n = placement.devices, placement.num_devices
     device_list = DeviceList(tuple(devices))
@@ -121,6 +123,8 @@ def compile_lowered(
     module = lowered.module
     if lowered.shape_poly_state.uses_dim_vars:  # a function it calls was exported for any shape
         module = mlir.refine_polymorphic_shapes(module)
+    if is_prompt:
+        module = prompt_operations.as_kernel(module)
 
     def options_with(more: dict[str, Any]) -> Any:
         return create_compile_options(

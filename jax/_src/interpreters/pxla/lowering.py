@@ -26,7 +26,7 @@ from jax._src.compiler import (
     log_elapsed_time,
 )
 from jax._src.interpreters import mlir, partial_eval as pe
-from jax._src.interpreters.pxla import tiers
+from jax._src.interpreters.pxla import prompt_operations, tiers
 from jax._src.interpreters.pxla.executable import MeshExecutable, ProgramInfo, compile_lowered
 from jax._src.interpreters.pxla.lowered_modules import LoweredModule, find_or_lower
 from jax._src.interpreters.pxla.placement import (
@@ -170,6 +170,7 @@ class MeshComputation:
         device_assignment: Any = None,
         pgle_profiler: object = None,
         may_improve: bool = False,
+        is_prompt: bool = False,
     ) -> MeshExecutable:
         """Compiles the program.
 
@@ -178,6 +179,8 @@ class MeshComputation:
           device_assignment: the devices, if the program was lowered for abstract ones.
           pgle_profiler: what measures its runs, for `jax_enable_pgle`.
           may_improve: whether a quick compilation will do at first, for `jax_cpu_tiered_compilation`.
+          is_prompt: whether it is to run in the thread that calls it if it is small, see
+            `prompt_operations`.
 
         Raises:
           ValueError: if the program was lowered for several platforms or for other devices.
@@ -202,17 +205,20 @@ class MeshComputation:
                 "to compile it, or use jax.export."
             )
         lowered = self._lowered
+        is_prompt = is_prompt and prompt_operations.are_wanted(info, placement)
         with self._module.compiling:
             tiered = may_improve and tiers.are_wanted(lowered.module, info, placement, options)
             if info.const_args or lowered.keepalive or lowered.host_callbacks:
-                return compile_lowered(lowered, info, placement, options, pgle_profiler, tiered)
-            key = self._executable_key(info, placement, options)
+                return compile_lowered(
+                    lowered, info, placement, options, pgle_profiler, tiered, is_prompt
+                )
+            key = (is_prompt, *self._executable_key(info, placement, options))
             executable: MeshExecutable | None = self._module.executables.get(key)
             if executable is not None and not (executable.is_final or tiered):
                 executable = None  # who asks for it now wants the better one
             if executable is None:
                 executable = compile_lowered(
-                    lowered, info, placement, options, pgle_profiler, tiered
+                    lowered, info, placement, options, pgle_profiler, tiered, is_prompt
                 )
                 self._module.executables[key] = executable
             return executable
@@ -221,7 +227,8 @@ class MeshComputation:
         """Whether `compile` without arguments would find an executable that was made before."""
         options = dict(self._compiler_options_kvs)
         key = self._executable_key(self._info, self._placement, options)
-        return key in self._module.executables
+        executables = self._module.executables
+        return (False, *key) in executables or (True, *key) in executables
 
     def _executable_key(
         self, info: ProgramInfo, placement: Placement, options: dict[str, Any]
