@@ -602,8 +602,11 @@ def unlisted_libraries(folder: Path, text: str, facts: SourceFacts) -> list[Path
 
 
 def _new_library(file: Path) -> str:
+    # The test's target has a suffix.
+    is_tested = file.with_name(f"{file.stem}_test.py").exists()
+    comment = "# buildifier: disable=duplicated-name\n" if is_tested else ""
     return (
-        f'\njax_py_library(\n    name = "{file.stem}",\n    testonly = True,\n'
+        f'\n{comment}jax_py_library(\n    name = "{file.stem}",\n    testonly = True,\n'
         f'    srcs = ["{file.name}"],\n    imports = ["."],\n)\n'
     )
 
