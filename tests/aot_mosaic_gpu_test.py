@@ -3,7 +3,9 @@
 import pytest
 from aot_programs import topology
 from pallas_mosaic_gpu_cluster_kernels import CLUSTER_KERNELS
+from pallas_mosaic_gpu_inline_kernels import INLINE_KERNELS
 from pallas_mosaic_gpu_kernels import IN_CLUSTER, KERNELS, SPECIALIZED
+from pallas_mosaic_gpu_lane_kernels import LANE_KERNELS
 
 import jax
 
@@ -13,15 +15,21 @@ COMPILED = (
     "add_of_few", "narrow_floats", "functions", "functions_bfloat16", "integers", "booleans", "branches", "atomics", "double_swizzled_64",
     "turned", "matmul", "pipelined_transposed", "from_registers", "normalized", "reductions", "attention", "specialized",
     "grid", "grid_steps", "grid_named", "grid_multiplied", "multicast", "multicast_to_all", "counts", "grid_counts",
-    "in_cluster", "warps", "shares_memory", "cumulative", *CLUSTER_KERNELS,
+    "in_cluster", "warps", "shares_memory", "cumulative", *CLUSTER_KERNELS, *LANE_KERNELS, *INLINE_KERNELS,
 )  # fmt: skip
+ALL = {
+    **KERNELS,
+    **CLUSTER_KERNELS,
+    **LANE_KERNELS,
+    **INLINE_KERNELS,
+    "specialized": SPECIALIZED,
+    "in_cluster": IN_CLUSTER,
+}
 
 
 @pytest.mark.parametrize("name", COMPILED)
 def test_compiles(name):
-    kernel = {**KERNELS, **CLUSTER_KERNELS, "specialized": SPECIALIZED, "in_cluster": IN_CLUSTER}[
-        name
-    ]
+    kernel = ALL[name]
     sharding = jax.sharding.SingleDeviceSharding(topology("h100").devices[0])
     args = [jax.ShapeDtypeStruct(a.shape, a.dtype, sharding=sharding) for a in kernel.args]
     assert "mosaic_gpu_v2" in jax.jit(kernel.call).lower(*args).compile().as_text()

@@ -385,6 +385,35 @@ class Machine(TensorCore):
     def memref_extract_aligned_pointer_as_index(self, op, x):
         return x
 
+    def llvm_call(self, op, x, y):
+        assert ir.FlatSymbolRefAttr(op.attributes["callee"]).value in ("__nv_fmod", "__nv_fmodf")
+        return np.fmod(x, y)
+
+    def llvm_insertvalue(self, op, struct, value):
+        """Of what memrefs are, only where they begin is kept: sizes and strides are in their types."""
+        (field, *_) = ir.DenseI64ArrayAttr(op.attributes["position"])
+        return value if field == 1 else struct
+
+    def _element(self, op, ref, index):
+        kind = ir.MemRefType(op.operands[-1 - len(index)].type)
+        strides, offset = kind.get_strides_and_offset()
+        flat = sum([i * s for i, s in zip(index, strides)], offset)
+        return ref + flat * _dtype(kind.element_type).itemsize, str(kind.memory_space)
+
+    def memref_load(self, op, ref, *index):
+        at, space = self._element(op, ref, index)
+        memory = self.shared if "workgroup" in space else self.memory
+        dtype = _dtype(op.results[0].type)
+        at = np.where(self.mask, at, 0)[:, None] + np.arange(dtype.itemsize)
+        return np.ascontiguousarray(memory[at]).view(dtype)[:, 0]
+
+    def memref_store(self, op, value, ref, *index):
+        at, space = self._element(op, ref, index)
+        memory = self.shared if "workgroup" in space else self.memory
+        at = at[:, None] + np.arange(value.dtype.itemsize)
+        data = np.ascontiguousarray(value[:, None]).view(np.uint8)
+        memory[at[self.mask]] = data[self.mask]
+
     def llvm_inttoptr(self, op, x):
         return x
 

@@ -57,7 +57,14 @@ def functions(x_ref, o_ref):
 
 def _functions(x):
     y = jnp.tanh(x) + jnp.exp(x) / jnp.sqrt(jnp.abs(x)) * jax.nn.sigmoid(x)
-    y += x.astype(i32).astype(x.dtype) + jnp.expm1(x) - lax.rsqrt(x * x) + x**3 + jnp.sign(x)
+    y += (
+        x.astype(i32).astype(x.dtype)
+        + jnp.expm1(x)
+        + lax.rem(x, y.dtype.type(0.75))
+        - lax.rsqrt(x * x)
+        + x**3
+        + jnp.sign(x)
+    )
     return jnp.where(y > 0, y, jnp.maximum(x, 1).astype(bf16).astype(x.dtype))
 
 

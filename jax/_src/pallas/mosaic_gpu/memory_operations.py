@@ -9,7 +9,7 @@ from typing import Any, Literal
 import numpy as np
 
 from jax._src import dtypes, traceback_util
-from jax._src.core import Primitive, ShapedArray
+from jax._src.core import AbstractRef, Primitive, ShapedArray, WriteEffect, typeof
 from jax._src.interpreters import ad, batching, mlir
 from jax._src.lax import lax
 from jax._src.pallas.effects import kernel_effect
@@ -422,19 +422,37 @@ inline_mgpu_p.ref_primitive = True
 
 
 @inline_mgpu_p.def_effectful_abstract_eval
-def _inline_types(*avals: Any, out_avals: Any, **_: Any) -> Any:
-    return list(out_avals), {kernel_effect}
+def _inline_types(*avals: Any, out_types: Any, **_: Any) -> Any:
+    # Which references it reads or writes is not known.
+    effects: set[Any] = {WriteEffect(i) for i, a in enumerate(avals) if isinstance(a, AbstractRef)}
+    out = [ShapedArray(tuple(t.shape), np.dtype(t.dtype)) for t in out_types]
+    return out, effects | {kernel_effect}
 
 
 def inline_mgpu(*, arg_types: Any = (), return_type: Any = None) -> Any:
     """Return a decorator of functions that emit operations of MLIR into a kernel.
 
-    The decorated function is called when the kernel is compiled, with a context and with what stands for
-    the arguments. Interpreted kernels cannot have such functions.
+    The decorated function is called when the kernel is compiled, with a context and what stands for the
+    arguments: memrefs of MLIR for references, and `jax.experimental.mosaic.gpu.FragmentedArray` for arrays.
+    Interpreted kernels cannot have such functions.
 
     Args:
       arg_types: a sequence of trees of `RefType`, for references, and layouts, for arrays.
       return_type: a tree of `plgpu.ShapeDtypeStruct`; None for a function that returns nothing.
+
+    Raises:
+      TypeError: if the types are others; when the function is called, if an argument is not what its type says.
+      ValueError: if the arguments or what the function returns are other trees, or arrays of other types.
+
+    >>> import jax.numpy as jnp
+    >>> from jax.experimental.mosaic import gpu as mgpu
+    >>> from jax.experimental.pallas import mosaic_gpu as plgpu
+    >>> layout = plgpu.Layout.WG_STRIDED((128, 128), vec_size=4)
+    >>> @plgpu.inline_mgpu(
+    ...     arg_types=(plgpu.RefType(),), return_type=plgpu.ShapeDtypeStruct((128, 128), jnp.float32, layout)
+    ... )
+    ... def load_and_add_one(ctx, ref):
+    ...     return mgpu.FragmentedArray.load_strided(ref, vec_size=4) + 1
     """
     flat_types, types_tree = tree_flatten(tuple(arg_types))
     for t in flat_types:
@@ -443,8 +461,11 @@ def inline_mgpu(*, arg_types: Any = (), return_type: Any = None) -> Any:
                 f"arg_types of inline_mgpu are plgpu.RefType() and layouts such as plgpu.Layout.WGMMA, got {t!r}."
             )
     is_struct = lambda x: isinstance(x, ShapeDtypeStruct)
-    flat_out, out_tree = tree_flatten(return_type, is_leaf=is_struct)
-    out_avals = tuple([ShapedArray(tuple(x.shape), np.dtype(x.dtype)) for x in flat_out])
+    out_types, out_tree = tree_flatten(return_type, is_leaf=is_struct)
+    if not all(map(is_struct, out_types)):
+        raise TypeError(
+            f"return_type of inline_mgpu has plgpu.ShapeDtypeStruct(shape, dtype, layout), got {return_type!r}."
+        )
 
     def decorate(f: Callable[..., Any]) -> Callable[..., Any]:
         def run(*args: Any) -> Any:
@@ -454,18 +475,27 @@ def inline_mgpu(*, arg_types: Any = (), return_type: Any = None) -> Any:
                 raise ValueError(
                     f"The arguments of a function of inline_mgpu are {tree}, arg_types {types_tree}."
                 )
-            operands = []
-            for x, t in zip(flat, flat_types):
-                if isinstance(t, RefType):
-                    operands.append(view(x, "inline_mgpu"))
-                else:
-                    operands.append(layout_cast(x, t))
             outs = apply(
-                inline_mgpu_p, *operands, fun=f, arg_types=tuple(flat_types),
-                out_avals=out_avals, out_layouts=tuple([x.layout for x in flat_out]),
+                inline_mgpu_p, *map(_inline_operand, flat, flat_types), fun=f, args_tree=types_tree,
+                arg_types=tuple(flat_types), out_types=tuple(out_types), out_tree=out_tree,
             )  # fmt: skip
             return tree_unflatten(out_tree, outs)
 
         return run
 
     return decorate
+
+
+def _inline_operand(x: Any, t: Any) -> Any:
+    is_reference = isinstance(typeof(x.ref if hasattr(x, "transforms") else x), AbstractRef)
+    if isinstance(t, RefType):
+        if not is_reference:
+            raise TypeError(
+                f"A function of inline_mgpu with arg_types of plgpu.RefType() takes a reference, got {typeof(x)}: give its layout."
+            )
+        return view(x, "inline_mgpu")
+    if is_reference:
+        raise TypeError(
+            f"A function of inline_mgpu with arg_types of {t} takes an array, got {typeof(x)}: give plgpu.RefType(), or read it."
+        )
+    return layout_cast(x, t)

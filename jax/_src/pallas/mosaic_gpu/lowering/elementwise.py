@@ -18,11 +18,19 @@ from jax._src.pallas.mosaic_gpu.layouts import WGSplatFragLayout
 from jax._src.pallas.mosaic_gpu.lowering.exchange import broadcasted, in_layout
 from jax._src.pallas.mosaic_gpu.lowering.fragments import (
     Fragment,
+    elements,
+    from_elements,
     full_like,
     like_operand,
     mapped,
 )
-from jax._src.pallas.mosaic_gpu.lowering.kernel import TABLE, element_type, number, rule
+from jax._src.pallas.mosaic_gpu.lowering.kernel import (
+    TABLE,
+    element_type,
+    library_call,
+    number,
+    rule,
+)
 from jax._src.pallas.mosaic_gpu.lowering.narrow_floats import from_narrow, to_narrow
 from jax._src.pallas.mosaic_gpu.memory_operations import layout_cast_p
 from jax._src.pallas.primitives import multiple_of_p, reciprocal_p
@@ -43,6 +51,20 @@ _FUNCTIONS: dict[Any, Any] = {
     lax.atanh_p: math.atanh,
     special.erfc_p: math.erfc,
 }
+
+
+def _remainder(x: Any, y: Any) -> Any:
+    """Return remainders of floating-point numbers: the compiler has no other way to them than the library's."""
+    if isinstance(x.type, ir.VectorType):
+        return from_elements([_remainder(a, b) for a, b in zip(elements(x), elements(y))])
+    width = ir.FloatType(x.type).width
+    if width >= 32:
+        return library_call("__nv_fmod" if width == 64 else "__nv_fmodf", x, y)
+    wide = ir.F32Type.get()
+    return arith.truncf(x.type, _remainder(arith.extf(wide, x), arith.extf(wide, y)))
+
+
+TWO_OPERANDS = {**BINARY, lax.rem_p: (_remainder, *BINARY[lax.rem_p][1:])}
 _ONE_OPERAND = {**UNARY, **{p: (op, None, None, None) for p, op in _FUNCTIONS.items()}}
 
 
@@ -119,9 +141,9 @@ _APPROXIMATE: dict[Any, Callable[..., Any]] = {
 }
 
 
-@rule(*BINARY)
+@rule(*TWO_OPERANDS)
 def _binary(ctx: RuleContext, x: Fragment, y: Fragment, **_: Any) -> Fragment:
-    operation = _operation(ctx, BINARY[ctx.eqn.primitive], x.dtype)
+    operation = _operation(ctx, TWO_OPERANDS[ctx.eqn.primitive], x.dtype)
     return _apply(ctx, _computed(operation, x.dtype), x, y)
 
 

@@ -22,7 +22,7 @@ from jax._src.pallas.mosaic_gpu.layouts import (
     tmem_register_layouts,
 )
 from jax._src.pallas.mosaic_gpu.lowering.fragments import default_layout
-from jax._src.pallas.mosaic_gpu.memory_operations import layout_cast_p
+from jax._src.pallas.mosaic_gpu.memory_operations import inline_mgpu_p, layout_cast_p
 from jax._src.pallas.mosaic_gpu.mma import (
     async_load_tmem_p,
     async_store_tmem_p,
@@ -101,6 +101,9 @@ class Layouts:
                 layout = params["new_layout"].to_mgpu()
                 self._make(eqn.outvars[0], layout)
                 self._want(eqn.invars[0], layout)
+            elif p is inline_mgpu_p:
+                for v, t in zip(eqn.outvars, params["out_types"]):
+                    self._make(v, t.layout.to_mgpu())
             elif p is wgmma_accumulator_load_p:
                 self._make(eqn.outvars[0], Layout.WGMMA.to_mgpu())
             elif p is wgmma_p:

@@ -277,6 +277,23 @@ def pointer_type(space: int = 0) -> Any:
     return ir.Type.parse(f"!llvm.ptr<{space}>" if space else "!llvm.ptr")
 
 
+def library_call(name: str, *operands: Any) -> Any:
+    """Emit a call of a function of CUDA's library whose operands and result have one type."""
+    kind, block = operands[0].type, ir.InsertionPoint.current.block
+    module = block.owner
+    while module.name != "builtin.module":
+        module = module.parent
+    body = module.regions[0].blocks[0]
+    declared = [
+        ir.StringAttr(op.attributes["sym_name"]).value for op in body if "sym_name" in op.attributes
+    ]
+    if name not in declared:
+        types = ", ".join([str(kind)] * len(operands))
+        body.append(ir.Operation.parse(f"llvm.func @{name}({types}) -> {kind}"))
+    callee = ir.FlatSymbolRefAttr.get(name)
+    return llvm.CallOp(kind, list(operands), [], [], callee=callee).result
+
+
 def asm(code: str, constraints: str, operands: Any, result: Any = None) -> Any:
     """Emit instructions of PTX that have effects."""
     if result is None:

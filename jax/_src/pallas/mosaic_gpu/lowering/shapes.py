@@ -11,7 +11,7 @@ import numpy as np
 from jax._src.indexing import Slice
 from jax._src.lax import lax, slicing
 from jax._src.pallas.kernel_rules import RuleContext
-from jax._src.pallas.mosaic_gpu.layouts import WGStridedFragLayout
+from jax._src.pallas.mosaic_gpu.layouts import FragmentedLayout, WGStridedFragLayout
 from jax._src.pallas.mosaic_gpu.lowering.elementwise import convert
 from jax._src.pallas.mosaic_gpu.lowering.exchange import broadcasted, fill, scratch, through_memory
 from jax._src.pallas.mosaic_gpu.lowering.fragments import (
@@ -23,7 +23,7 @@ from jax._src.pallas.mosaic_gpu.lowering.fragments import (
     splat,
     vector_axis,
 )
-from jax._src.pallas.mosaic_gpu.lowering.kernel import rule
+from jax._src.pallas.mosaic_gpu.lowering.kernel import GpuKernel, rule
 from jax._src.pallas.mosaic_gpu.lowering.views import View, load, store, transformed
 from jax._src.state.indexing import NDIndexer
 from jax._src.state.types import ReshapeTransform
@@ -72,8 +72,15 @@ def _transpose(ctx: RuleContext, x: Fragment, *, permutation: Sequence[int]) -> 
 def _iota(
     ctx: RuleContext, *_: Any, dtype: Any, shape: Sequence[int], dimension: int, **__: Any
 ) -> Any:
-    kernel, shape = ctx.kernel, tuple(shape)
-    layout = kernel.layouts.get(ctx.eqn.outvars[0]) or layout_of(shape, dtype)
+    shape = tuple(shape)
+    layout = ctx.kernel.layouts.get(ctx.eqn.outvars[0]) or layout_of(shape, dtype)
+    return iota(ctx.kernel, layout, shape, dimension, dtype)
+
+
+def iota(
+    kernel: GpuKernel, layout: FragmentedLayout, shape: tuple[int, ...], dimension: int, dtype: Any
+) -> Fragment:
+    """Return an array of the positions along a dimension."""
     counts, n = register_shape(layout, shape)
     step = 1 if vector_axis(layout, shape) == dimension else 0
     registers = np.empty(counts, dtype=object)

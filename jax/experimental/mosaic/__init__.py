@@ -1,0 +1,1 @@
+"""What Mosaic's back ends offer to code that is written for them."""
