@@ -73,10 +73,18 @@ def test_tensor_memory_of_grids_and_under_vmap():
     np.testing.assert_allclose(got, want, rtol=1e-4, atol=1e-4)
 
 
-def test_work_of_other_clusters_has_no_vmap():
+def test_work_of_other_clusters_is_that_of_one_launch_of_several():
+    """Each element of a batch has a launch of its own: all find the positions in its grid."""
     kernel = KERNELS["taken_over"]
-    with pytest.raises(NotImplementedError, match="have no vmap"):
-        lowered(jax.vmap(kernel.call), like(2, *kernel.args[0].shape))
+    (x,) = (argument(np.random.default_rng(7), like(3, *a.shape)) for a in kernel.args)
+    call = plgpu.kernel(
+        kernel.body, out_type=kernel.out, interpret=plgpu.InterpretParams(), **kernel.options
+    )
+    close(kernel, jax.jit(jax.vmap(call))(x), 2 * x)
+    module = lowered(jax.vmap(kernel.call), like(*x.shape))
+    assert module.as_text().count("stablehlo.while") == 1
+    (got,) = mosaic_gpu_machine.run(module, x[0], outputs=[kernel.out])  # what the loop launches
+    close(kernel, got, 2 * x[0])
 
 
 def test_prints_layouts_of_tensor_memory(capsys):

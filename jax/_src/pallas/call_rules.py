@@ -16,6 +16,7 @@ from jax._src.lax import slicing
 from jax._src.lax.control_flow import scan
 from jax._src.lax.control_flow.common import split_at
 from jax._src.pallas.blocks import BlockMapping, BoundedSlice, squeezed
+from jax._src.pallas.effects import launch_effect
 from jax._src.pallas.grids import GridMapping
 from jax._src.pallas.pallas_call import pallas_call_p
 from jax._src.tree_util import tree_structure
@@ -112,7 +113,7 @@ def _batch(axis_data: Any, args: Any, dims: Any, **params: Any) -> Any:
     """Add a dimension to the grid, along which the blocks of batched arrays change."""
     m: GridMapping = params["grid_mapping"]
     first = m.num_dynamic_grid_bounds + m.num_index_operands
-    if any(d is not None for d in dims[:first]):
+    if any(d is not None for d in dims[:first]) or launch_effect in params["jaxpr"].effects:
         return _batch_in_loop(axis_data, args, dims, **params)
     size = axis_data.size
     args, dims = list(args), list(dims)
@@ -172,7 +173,7 @@ def _batched_mapping(b: BlockMapping, size: int, dim: int | None) -> BlockMappin
 
 
 def _batch_in_loop(axis_data: Any, args: Any, dims: Any, **params: Any) -> Any:
-    """Apply the kernel to one element after the other: sizes of the grid or index maps differ."""
+    """Apply the kernel to one element after the other: the grid differs, or is to be that of each alone."""
     args = [x if d is None else batching.moveaxis(x, d, 0) for x, d in zip(args, dims)]
 
     def body(i: Any, _: Any) -> Any:

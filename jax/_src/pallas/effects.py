@@ -21,6 +21,17 @@ class KernelEffect(Effect):
         return "KernelEffect()"
 
 
+class LaunchEffect(KernelEffect):
+    """An operation that finds positions in the whole grid of a launch, which `vmap` cannot extend."""
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        return "LaunchEffect()"
+
+
 kernel_effect = KernelEffect()
+launch_effect = LaunchEffect()
 for _allowed in (control_flow_allowed_effects, custom_derivatives_allowed_effects):
     _allowed.add_type(KernelEffect)
+    _allowed.add_type(LaunchEffect)

@@ -12,7 +12,7 @@ from jax._src import dtypes, traceback_util
 from jax._src.core import AbstractRef, Primitive, ShapedArray, WriteEffect, typeof
 from jax._src.interpreters import ad, batching, mlir
 from jax._src.lax import lax
-from jax._src.pallas.effects import kernel_effect
+from jax._src.pallas.effects import kernel_effect, launch_effect
 from jax._src.pallas.mosaic_gpu.copies import (
     ATOMICS,
     check_atomic,
@@ -373,7 +373,7 @@ query_cluster_cancel_p.ref_primitive = True
 @query_cluster_cancel_p.def_effectful_abstract_eval
 def _query_types(*avals: Any, tree: Any, grid_names: Any) -> Any:
     int32 = ShapedArray((), np.dtype(np.int32))
-    return [int32] * len(grid_names) + [ShapedArray((), np.dtype(bool))], {kernel_effect}
+    return [int32] * len(grid_names) + [ShapedArray((), np.dtype(bool))], {launch_effect}
 
 
 def query_cluster_cancel(

@@ -215,7 +215,7 @@ def _positions(kernel: GpuKernel, mesh: Any, mapped: Sequence[int]) -> list[Inde
     found = [*zip(mesh.grid_names, at[len(mapped) :]), *in_cluster.items()]
     kernel.axes = {n: i.value(kernel.i32) for n, i in found}
     kernel.sizes = dict(mesh.shape)
-    kernel.grid = None if mapped else dict(zip(mesh.grid_names, mesh.grid))
+    kernel.grid = dict(zip(mesh.grid_names, mesh.grid))
     kernel.program = [(kernel.axes[n], kernel.sizes[n]) for n in kernel.axes]
     if mesh.thread_name is not None:
         kernel.axes[mesh.thread_name] = kernel.warpgroup

@@ -74,7 +74,7 @@ class GpuKernel(KernelContext):
 
     Attributes:
       axes, sizes: the position along each axis of the mesh, and its size.
-      grid: the sizes of the axes of the grid by name; None if `vmap` has added others.
+      grid: the sizes of the axes of the grid by name, without those that `vmap` has added.
       program: the position and the size of each dimension that `program_id` numbers.
       thread_axis: the axis of threads.
       architecture: the compute capability that is needed at least.
@@ -96,7 +96,7 @@ class GpuKernel(KernelContext):
         self.thread_axis: Any = None
         self.axes: dict[Any, Any] = {}
         self.sizes: dict[Any, int] = {}
-        self.grid: dict[Any, int] | None = None
+        self.grid: dict[Any, int] = {}
         self.program: list[tuple[Any, int]] = []
         self.architecture = (9, 0)
         self.device: Any = None

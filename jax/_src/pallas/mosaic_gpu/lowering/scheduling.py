@@ -14,7 +14,7 @@ from jax._src.pallas.kernel_rules import RuleContext
 from jax._src.pallas.mosaic_gpu.lowering import barriers
 from jax._src.pallas.mosaic_gpu.lowering.fragments import splat
 from jax._src.pallas.mosaic_gpu.lowering.indices import Index, integer, unraveled
-from jax._src.pallas.mosaic_gpu.lowering.kernel import TABLE, GpuKernel, asm, is_first, only, rule
+from jax._src.pallas.mosaic_gpu.lowering.kernel import GpuKernel, asm, is_first, only, rule
 from jax._src.pallas.mosaic_gpu.lowering.memory import resolved
 from jax._src.pallas.mosaic_gpu.memory_operations import (
     query_cluster_cancel_p,
@@ -89,14 +89,8 @@ def _grid(kernel: GpuKernel, names: Sequence[Hashable]) -> dict[Hashable, int]:
     """Return the sizes of the axes of the grid.
 
     Raises:
-      NotImplementedError: if `vmap` has given it others besides.
       ValueError: if the grid has not all of the names.
     """
-    if kernel.grid is None:
-        raise NotImplementedError(
-            f"Kernels for {TABLE.target} that take over the work of other clusters (query_cluster_cancel) have no vmap: {kernel.name} would "
-            "have to know whose part of the batch that is. Give its grid one more axis."
-        )
     unknown = [n for n in names if n not in kernel.grid]
     if unknown:
         raise ValueError(
