@@ -116,6 +116,9 @@ _MATH = {
     "fma": lambda x, y, z: x * y + z,
     "round": lambda x: np.copysign(np.floor(np.abs(x) + 0.5), x),
 }  # fmt: skip
+_LIBRARY = {
+    "fmod": np.fmod, "nextafter": np.nextafter, "erfinv": scipy.special.erfinv, "lgamma": scipy.special.gammaln,
+}  # fmt: skip
 _COMPARE = [operator.eq, operator.ne, *[operator.lt, operator.le, operator.gt, operator.ge] * 2]
 _COMPARE_FLOATS = {
     1: operator.eq,
@@ -385,9 +388,9 @@ class Machine(TensorCore):
     def memref_extract_aligned_pointer_as_index(self, op, x):
         return x
 
-    def llvm_call(self, op, x, y):
-        assert ir.FlatSymbolRefAttr(op.attributes["callee"]).value in ("__nv_fmod", "__nv_fmodf")
-        return np.fmod(x, y)
+    def llvm_call(self, op, *args):
+        name = ir.FlatSymbolRefAttr(op.attributes["callee"]).value
+        return _LIBRARY[name.removeprefix("__nv_").removesuffix("f")](*args).astype(args[0].dtype)
 
     def llvm_insertvalue(self, op, struct, value):
         """Of what memrefs are, only where they begin is kept: sizes and strides are in their types."""

@@ -1,6 +1,7 @@
-"""Kernels for GPUs (Mosaic GPU) of what lanes do themselves: copies of small parts, products of values, and padding."""
+"""Kernels for GPUs (Mosaic GPU) of what lanes do themselves: copies of small parts, products, padding, and what others compute."""
 
 import numpy as np
+import scipy.special
 from pallas_mosaic_gpu_kernels import (
     SMEM,
     GridKernel,
@@ -132,6 +133,37 @@ def _pads(x):
     return np.where(mask[:16], y[:16, 3:], 0)
 
 
+# What other operations, and CUDA's library, compute
+
+
+def composes(x_ref, o_ref):
+    x = x_ref[...]
+    row = lax.broadcasted_iota(i32, x.shape, 0)
+    some_equal = jnp.where(row == 3, jnp.nan, jnp.floor(x))
+    first = lax.argmax(some_equal, 1, i32) * 64 + lax.argmin(x, 1, i32)
+    a, b = lax.unstack(x[:2])
+    pairs = lax.stack([b, a], 1).reshape(1, 128)
+    o_ref[...] = lax.tile(x, (1, 2)) + first[:, None].astype(f32) + lax.tile(pairs, (8, 1))
+
+
+def _composes(x):
+    some_equal = np.floor(x)
+    some_equal[3] = np.nan
+    first = some_equal.argmax(1) * 64 + x.argmin(1)
+    return np.tile(x, (1, 2)) + first[:, None] + np.stack([x[1], x[0]], 1).reshape(128)
+
+
+def of_library(x_ref, o_ref):
+    x = x_ref[...]
+    y = lax.erf_inv(0.9 * jnp.tanh(x)) + lax.lgamma(jnp.abs(x) + 0.5)
+    o_ref[...] = y + lax.nextafter(x, jnp.full_like(x, 2))
+
+
+def _of_library(x):
+    y = scipy.special.erfinv(0.9 * np.tanh(x)) + scipy.special.gammaln(np.abs(x) + 0.5)
+    return y + np.nextafter(x, np.float32(2))
+
+
 LANE_KERNELS = {
     "columns": over_rows(8, 12, 3),
     "few_rows": over_rows(5, 12, 3),
@@ -153,5 +185,7 @@ LANE_KERNELS = {
         lambda a, b: np.einsum("bqmk,kbnq->bmn", a, b),
     ),
     "scores": Kernel(scores, [like(16, 32), like(16, 32)], like(16, 16), _scores),
+    "composes": Kernel(composes, [like(8, 64)], like(8, 128), _composes),
+    "of_library": Kernel(of_library, [like(256)], like(256), _of_library, tolerance=1e-4),
     "pads": Kernel(pads, [like(16, 32)], like(16, 64), _pads),
 }  # fmt: skip

@@ -23,6 +23,7 @@ from jax._src.pallas.mosaic_gpu.core import CompilerParams, MemorySpace
 from jax._src.pallas.mosaic_gpu.lowering import (
     barriers as _barriers,
     block_stores as _block_stores,
+    composed as _composed,
     control_flow,
     copies as _copies,
     cumulative as _cumulative,
@@ -57,6 +58,7 @@ from jax._src.state.indexing import NDIndexer
 _RULES = (
     _barriers,
     _block_stores,
+    _composed,
     control_flow,
     _copies,
     _cumulative,

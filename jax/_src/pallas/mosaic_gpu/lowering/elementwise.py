@@ -13,7 +13,7 @@ from jax._src.lib.mlir import ir
 from jax._src.lib.mlir.dialects import arith, math
 from jax._src.pallas.element_types import is_float, is_signed
 from jax._src.pallas.elementwise import BINARY, COMPARISONS, UNARY, kind
-from jax._src.pallas.kernel_rules import RuleContext, lower_fun
+from jax._src.pallas.kernel_rules import RuleContext
 from jax._src.pallas.mosaic_gpu.layouts import WGSplatFragLayout
 from jax._src.pallas.mosaic_gpu.lowering.exchange import broadcasted, in_layout
 from jax._src.pallas.mosaic_gpu.lowering.fragments import (
@@ -37,6 +37,25 @@ from jax._src.pallas.primitives import multiple_of_p, reciprocal_p
 
 _float32 = np.dtype(np.float32)
 
+
+def _of_library(name: str) -> Callable[..., Any]:
+    """Return the operation of floats that is a function of CUDA's library, which has those of 32 and 64 bits.
+
+    Args:
+      name: its name there, without what says for which dtype it is.
+    """
+
+    def call(*xs: Any) -> Any:
+        if isinstance(xs[0].type, ir.VectorType):
+            return from_elements([call(*each) for each in zip(*map(elements, xs))])
+        kind = ir.FloatType(xs[0].type)
+        if kind.width >= 32:
+            return library_call(f"__nv_{name}" if kind.width == 64 else f"__nv_{name}f", *xs)
+        return arith.truncf(kind, call(*[arith.extf(ir.F32Type.get(), x) for x in xs]))
+
+    return call
+
+
 # Functions of CUDA's library that not all back ends have.
 _FUNCTIONS: dict[Any, Any] = {
     lax.expm1_p: math.expm1,
@@ -50,21 +69,16 @@ _FUNCTIONS: dict[Any, Any] = {
     lax.acosh_p: math.acosh,
     lax.atanh_p: math.atanh,
     special.erfc_p: math.erfc,
+    special.erf_inv_p: _of_library("erfinv"),
+    special.lgamma_p: _of_library("lgamma"),
 }
 
 
-def _remainder(x: Any, y: Any) -> Any:
-    """Return remainders of floating-point numbers: the compiler has no other way to them than the library's."""
-    if isinstance(x.type, ir.VectorType):
-        return from_elements([_remainder(a, b) for a, b in zip(elements(x), elements(y))])
-    width = ir.FloatType(x.type).width
-    if width >= 32:
-        return library_call("__nv_fmod" if width == 64 else "__nv_fmodf", x, y)
-    wide = ir.F32Type.get()
-    return arith.truncf(x.type, _remainder(arith.extf(wide, x), arith.extf(wide, y)))
-
-
-TWO_OPERANDS = {**BINARY, lax.rem_p: (_remainder, *BINARY[lax.rem_p][1:])}
+TWO_OPERANDS = {
+    **BINARY,
+    lax.rem_p: (_of_library("fmod"), *BINARY[lax.rem_p][1:]),
+    lax.nextafter_p: (_of_library("nextafter"), None, None, None),
+}
 _ONE_OPERAND = {**UNARY, **{p: (op, None, None, None) for p, op in _FUNCTIONS.items()}}
 
 
@@ -143,6 +157,10 @@ _APPROXIMATE: dict[Any, Callable[..., Any]] = {
 
 @rule(*TWO_OPERANDS)
 def _binary(ctx: RuleContext, x: Fragment, y: Fragment, **_: Any) -> Fragment:
+    if ctx.eqn.primitive is lax.nextafter_p and dtypes.itemsize_bits(x.dtype) < 32:
+        raise NotImplementedError(
+            f"Kernels for {TABLE.target} have nextafter of float32 and float64 only, not of {dtypes.dtype_name(x.dtype)}."
+        )
     operation = _operation(ctx, TWO_OPERANDS[ctx.eqn.primitive], x.dtype)
     return _apply(ctx, _computed(operation, x.dtype), x, y)
 
@@ -352,16 +370,3 @@ def _bitcast(ctx: RuleContext, x: Fragment, *, new_dtype: Any) -> Fragment:
         return v if v.type == target else arith.bitcast(target, v)
 
     return _apply(ctx, bitcast, x)
-
-
-# What is computed by other primitives
-
-
-def _sign(x: Any) -> Any:
-    positive = lax.convert_element_type(x > 0, x.dtype)
-    sign = positive - lax.convert_element_type(x < 0, x.dtype)
-    return lax.select(x != x, x, sign) if is_float(x.dtype) else sign
-
-
-for _p, _function in {lax.sign_p: _sign}.items():
-    TABLE.rule(_p)(lower_fun(_function, multiple_results=False))
