@@ -62,10 +62,10 @@ def eager_add():
 
 
 @timed(
-    "eager", "x * x of 64x64, waited for", mark=1
+    "eager", "x * x of 256x256, waited for", mark=1
 )  # by a kernel of jaxlib-ext where it is installed
 def eager_multiply():
-    x = jnp.ones((64, 64))
+    x = jnp.ones((256, 256))
     return lambda: (x * x).block_until_ready()
 
 

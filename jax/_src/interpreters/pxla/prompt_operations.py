@@ -1,8 +1,8 @@
-"""Operations of the library on some thousand elements, which the CPU client runs where they are called.
+"""Operations of the library on some ten thousand elements, which run where they are called.
 
-The client runs a program in the thread that calls it if XLA counts fewer than a thousand operations, and hands others
-to another thread. That takes as long as an addition of ten thousand numbers. XLA counts a call of a kernel as
-nothing, so such programs become calls of one, where `jaxlib-ext` is installed.
+XLA splits an operation among threads if it reads and writes more than 256 KiB. To wake them takes longer than to compute
+up to four times as much. So such programs become calls of a kernel, where `jaxlib-ext` is installed; nor does the CPU
+client hand those to another thread, as it counts a call of a kernel as no operations.
 """
 
 from __future__ import annotations
@@ -19,8 +19,7 @@ from jax._src.lib.mlir import ir
 from jax._src.lib.mlir.dialects import func as func_dialect, hlo
 
 _KERNEL = "jaxlib_ext_elementwise"
-_MANY_OPERATIONS = 1000  # from so many on the client uses another thread
-_MOST_ELEMENTS = 1 << 16  # more are worth several threads
+_FEWEST_BYTES, _MOST_BYTES = 1 << 18, 1 << 20  # of arrays that are read and written
 _MOST_OPERANDS = _MOST_STEPS = 8  # of the kernel
 
 # The kernel's numbers of operations, each of which computes exactly and rounds once.
@@ -40,7 +39,6 @@ def are_wanted(info: Any, placement: Any) -> bool:
     return (
         config.native_kernels.value
         and config.cpu_compile_profile.value != "original"
-        and config.cpu_enable_async_dispatch.value
         and placement.num_devices == 1
         and placement.backend.platform == "cpu"
         and not compiler.is_compile_only(placement.backend)
@@ -86,6 +84,7 @@ class _Elementwise:
         self.operations: list[Any] = []
         self._scalars: dict[Any, Any] = {}  # what arrays repeat
         self._computed: set[Any] = set()
+        self._arrays = [a for a in block.arguments if not _is_scalar(a.type)]
 
     @classmethod
     def of(cls, function: Any) -> _Elementwise | None:
@@ -96,8 +95,7 @@ class _Elementwise:
         ):
             return None  # donated, say
         self = cls(block)
-        arrays = [a for a in block.arguments if not _is_scalar(a.type)]
-        if not (all(self._takes(a.type) for a in arrays) and self._takes_operations()):
+        if not (all(self._takes(a.type) for a in self._arrays) and self._takes_operations()):
             return None
         return self if self._suits_kernel() else None
 
@@ -148,13 +146,12 @@ class _Elementwise:
 
     def _suits_kernel(self) -> bool:
         codes = [code for code, _, _ in self.steps]
-        size = math.prod(self.type.shape)
         if _CODES[_MULTIPLY] in codes and any(_CODES[name] in codes for name in _SUMS):
             return False  # XLA may round a product and a sum once
-        counted = sum(code != _CODES["stablehlo.sqrt"] for code in codes)
+        arrays = sum(x in self._arrays for x in self.operands) + 1
+        size = 8 if isinstance(self.type.element_type, ir.F64Type) else 4
         return (
-            counted * size >= _MANY_OPERATIONS
-            and size <= _MOST_ELEMENTS
+            _FEWEST_BYTES < arrays * math.prod(self.type.shape) * size <= _MOST_BYTES
             and len(self.operands) <= _MOST_OPERANDS
             and len(codes) <= _MOST_STEPS
         )
