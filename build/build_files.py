@@ -602,7 +602,7 @@ def unlisted_libraries(folder: Path, text: str, facts: SourceFacts) -> list[Path
 
 
 def _new_library(file: Path) -> str:
-    # The test's target has a suffix.
+    # buildifier sees the macros' names; the test's target has a suffix.
     is_tested = file.with_name(f"{file.stem}_test.py").exists()
     comment = "# buildifier: disable=duplicated-name\n" if is_tested else ""
     return (

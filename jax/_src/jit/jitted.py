@@ -151,7 +151,7 @@ class Jitted:
       canonicalize: converts one of the user's shardings.
       uncompiled: what is called while `jax_disable_jit` is set; `fun` by default.
       is_operation: whether it is an operation of the library, such as a primitive.
-      is_prompt: whether small calls run in the thread that calls, see `pxla.prompt_operations`.
+      is_prompt: whether it runs in the thread that calls it if that is faster, see `pxla.prompt_operations`.
       without: the methods that the callable does not have.
     """
 

@@ -68,8 +68,8 @@ def call_compiled(
     """Run a call of `jit_p` on concrete arguments; returns the results and the executable.
 
     `transform` is the name of the function that the user called, for errors, and `is_operation`
-    says that this is an operation such as a primitive, `is_prompt` that it runs in this thread if it
-    is small. The executable is None if it is for this call only, whose devices are those of the
+    says that this is an operation such as a primitive, `is_prompt` that it runs in this thread if
+    that is faster. The executable is None if it is for this call only, whose devices are those of the
     functions that are running, or if every call has to come here.
     """
     if config.no_execution.value:  # raise before compiling

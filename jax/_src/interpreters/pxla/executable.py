@@ -113,7 +113,7 @@ def compile_lowered(
     """Compiles a lowered module for the devices of `placement`.
 
     If it is `tiered`, and its better form is not in the cache, quickly; it becomes the better one in time.
-    If it `is_prompt` and small, it runs in the thread that calls it, see `prompt_operations`.
+    If it `is_prompt`, and that is faster, it runs in the thread that calls it, see `prompt_operations`.
     """
     devices, n = placement.devices, placement.num_devices
     device_list = DeviceList(tuple(devices))

@@ -179,7 +179,7 @@ class MeshComputation:
           device_assignment: the devices, if the program was lowered for abstract ones.
           pgle_profiler: what measures its runs, for `jax_enable_pgle`.
           may_improve: whether a quick compilation will do at first, for `jax_cpu_tiered_compilation`.
-          is_prompt: whether it is to run in the thread that calls it if it is small, see
+          is_prompt: whether it is to run in the thread that calls it if that is faster, see
             `prompt_operations`.
 
         Raises:

@@ -22,7 +22,7 @@ _KERNEL = "jaxlib_ext_elementwise"
 _FEWEST_BYTES, _MOST_BYTES = 1 << 18, 1 << 20  # of arrays that are read and written
 _MOST_OPERANDS = _MOST_STEPS = 8  # of the kernel
 
-# The kernel's numbers of operations, each of which computes exactly and rounds once.
+# The kernel's numbers of operations (vector_elementwise.h), each of which computes exactly and rounds once.
 _CODES = {
     "stablehlo." + name: code
     for code, name in enumerate(
@@ -118,11 +118,8 @@ class _Elementwise:
         return len(end.operands) == 1 and end.operands[0] in self._computed
 
     def _takes_array_of(self, operation: Any) -> bool:
-        name, operands, result = (
-            operation.operation.name,
-            list(operation.operands),
-            operation.results[0],
-        )
+        name, operands = operation.operation.name, list(operation.operands)
+        result = operation.results[0]
         self.operations.append(operation)
         if name == _CONSTANT:
             self._scalars[result] = result

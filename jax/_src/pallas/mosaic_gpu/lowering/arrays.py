@@ -86,12 +86,10 @@ def dtype_of(element: Any, signed: bool | None) -> Any:
     return np.dtype(f"{'' if signed else 'u'}int{width}")
 
 
-_FLOATS = tuple(
-    [
-        np.dtype(n)
-        for n in ("float64", "float32", "bfloat16", "float16", "float8_e4m3fn", "float8_e5m2")
-    ]
-)
+_FLOATS = [
+    np.dtype(n)
+    for n in ("float64", "float32", "bfloat16", "float16", "float8_e4m3fn", "float8_e5m2")
+]
 
 
 class FragmentedArray:
