@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -113,13 +114,6 @@ def from_memref(ref: Any, dtype: Any, tiled: int = 0, swizzle: int | None = None
     n = len(factors) - 2 * tiled
     parts = [[f] for f in factors[:n]]
     parts += [[a, b] for a, b in zip(factors[n : n + tiled], factors[n + tiled :])]
-    dims = tuple([Dim(_product(p), Index(), tuple(p)) for p in parts])
+    dims = tuple([Dim(math.prod([size for size, _ in p]), Index(), tuple(p)) for p in parts])
     large = sum([(size - 1) * stride for size, stride in factors]) >= 2**28
     return View(pointer, dims, np.dtype(dtype), space, swizzle=swizzle, is_large=large)
-
-
-def _product(factors: Sequence[tuple[int, int]]) -> int:
-    out = 1
-    for size, _ in factors:
-        out *= size
-    return out
