@@ -126,19 +126,47 @@ class Run:
         self.left = len(files)  # files that are not done
         self.lock = threading.Condition()
         self.usable = len(groups)
+        self.stopped = False
+        self.serving = 0  # threads
+        self.running: set[subprocess.Popen] = set()
 
     def __call__(self) -> dict[Path, Result]:
-        threads = [threading.Thread(target=self._serve, args=(group,)) for group in self.groups]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
+        self.serving = len(self.groups)
+        for group in self.groups:
+            threading.Thread(target=self._serve_to_the_end, args=(group,)).start()
+        try:
+            self._wait()
+        except KeyboardInterrupt:
+            self.stop()
+            self._wait()
         return self.found
+
+    def _wait(self) -> None:
+        # not by `join`, which takes a thread for ended after it was interrupted once
+        with self.lock:
+            while self.serving:
+                self.lock.wait()
+
+    def _serve_to_the_end(self, group: list[str]) -> None:
+        try:
+            self._serve(group)
+        finally:
+            with self.lock:
+                self.serving -= 1
+                self.lock.notify_all()
+
+    def stop(self) -> None:
+        """Ends what runs, and starts nothing more: what was not done counts as not run."""
+        with self.lock:
+            self.stopped = True
+            for process in self.running:
+                process.terminate()
+            self.lock.notify_all()
 
     def _take(self, group: list[str]) -> Path | None:
         """A file for a group of devices, not one that the machine failed on there if another group is left."""
         with self.lock:
-            while self.left:
+            while self.left and not self.stopped:
                 put_back, taken = [], None
                 while taken is None and not self.waiting.empty():
                     entry = self.waiting.get()
@@ -163,6 +191,7 @@ class Run:
                 result = self.found[path]
                 result.attempts.append(attempt)
                 again = attempt.outcome == "machine" and len(result.attempts) < self.attempts
+                again = again and not self.stopped
                 if again:
                     self.waiting.put((-path.stat().st_size, str(path)))
                 else:
@@ -181,11 +210,20 @@ class Run:
         report, log = (self.results / f"{path.stem}.{number}.{kind}" for kind in ("xml", "log"))
         start = time.monotonic()
         with open(log, "wb") as output:
-            status = subprocess.run(
-                self.command(path, report), stdin=subprocess.DEVNULL, stdout=output,
-                stderr=subprocess.STDOUT, env=variables(self.kind, group), cwd=ROOT, check=False,
-            ).returncode  # fmt: skip
+            with self.lock:
+                if self.stopped:
+                    return Attempt(number, group, "failed", "stopped", 0.0)
+                process = subprocess.Popen(
+                    self.command(path, report), stdin=subprocess.DEVNULL, stdout=output,
+                    stderr=subprocess.STDOUT, env=variables(self.kind, group), cwd=ROOT,
+                )  # fmt: skip
+                self.running.add(process)
+            status = process.wait()
+            with self.lock:
+                self.running.remove(process)
         outcome, reason = judge(status, log.read_text(errors="replace"), report)
+        if self.stopped and outcome == "machine":
+            outcome, reason = "failed", "stopped"
         return Attempt(number, group, outcome, reason, round(time.monotonic() - start, 1))
 
 
@@ -243,6 +281,8 @@ def main(arguments: list[str]) -> int:
     except accelerator_slot.SlotError as error:
         raise SystemExit(f"devices: {error}") from None
     per_file = options.devices_per_file
+    if per_file < 1 or options.attempts < 1:
+        raise SystemExit("devices: --devices-per-file and --attempts are 1 at least")
     groups = [devices[i : i + per_file] for i in range(0, len(devices) - per_file + 1, per_file)]
     if not groups:
         raise SystemExit(
@@ -260,6 +300,8 @@ def main(arguments: list[str]) -> int:
         pytest = [sys.executable, "-m", "pytest", "-q", "-p", "no:xdist", "-p", "no:cacheprovider"]
         return [*pytest, f"--junit-xml={report}", *arguments[split + 1 :], str(path.absolute())]
 
+    # a lane that is cancelled leaves no process on a device, and results of what is done
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     found = Run(options.kind, groups, files, results, options.attempts, command)()
     write_results(found, results)
     outcomes = [result.outcome for result in found.values()]

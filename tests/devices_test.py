@@ -2,9 +2,12 @@
 
 import collections
 import json
+import os
 import signal
+import subprocess
 import sys
 import threading
+import time
 import xml.etree.ElementTree as ET
 from pathlib import Path
 
@@ -129,6 +132,28 @@ def test_tries_end(run):
     assert threading.active_count() <= before
 
 
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_stopped_run_leaves_nothing_and_keeps_results(tmp_path, number):
+    files = [tmp_path / f"{name}_test.py" for name in "abc"]
+    for path in files:
+        text = "import pathlib, time\ndef test():\n    pathlib.Path(__file__ + '.here').touch()\n"
+        path.write_text(text + "    time.sleep(300)\n")
+    program = [sys.executable, str(ROOT / "ci" / "run_on_devices.py"), "cuda"]
+    process = subprocess.Popen(
+        [*program, f"--results={tmp_path / 'results'}", *map(str, files)],
+        env=os.environ | {"CUDA_VISIBLE_DEVICES": "0"},
+    )
+    end = time.monotonic() + 60
+    while not list(tmp_path.glob("*.here")):
+        assert process.poll() is None and time.monotonic() < end
+        time.sleep(0.05)
+    process.send_signal(number)
+    assert process.wait(60) == 1
+    assert len(list(tmp_path.glob("*.here"))) == 1
+    kept = json.loads((tmp_path / "results" / "results.json").read_text())
+    assert sorted(len(result["attempts"]) for result in kept) == [0, 0, 1]
+
+
 def test_groups_of_devices(monkeypatch, tmp_path, capsys):
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "2,3,4")
     made = []
@@ -149,6 +174,8 @@ def test_groups_of_devices(monkeypatch, tmp_path, capsys):
         (["--devices-per-file=4", *own], "4 are wanted for each file, and there are 3"),
         ([*own, str(tmp_path / "no_test.py")], "there is no file"),
         ([*own, __file__], "two files have one name"),
+        (["--devices-per-file=0", *own], "are 1 at least"),
+        (["--attempts=0", *own], "are 1 at least"),
     ):
         with pytest.raises(SystemExit, match=message):
             run_on_devices.main(["cuda", *arguments])
