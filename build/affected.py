@@ -11,6 +11,17 @@ from processes import call
 
 # What every target depends on without an edge in the graph.
 OF_EVERYTHING = ("MODULE.bazel", "WORKSPACE", ".bazelrc", ".bazelversion")
+# The tags of tests, and the configurations of .bazelrc that these take.
+CONFIGURATIONS = {
+    "cpu": ["cpu"],
+    "aot": ["aot"],
+    "tpu_compile": ["aot"],
+    "cuda_compile": ["aot"],
+    "gpu": ["cuda"],
+    "tpu": ["tpu"],
+    "wheel": [],
+    "fuzz": [],
+}
 
 
 def affected(arguments: list[str]) -> int:
@@ -22,7 +33,10 @@ def affected(arguments: list[str]) -> int:
     )  # fmt: skip
     parser.add_argument("--list", action="store_true", help="print the tests, and do not run them")
     parser.add_argument(
-        "--tag", default="cpu", help="only tests with this tag of Bazel's; default: cpu"
+        "--tag",
+        default="cpu",
+        choices=CONFIGURATIONS,
+        help="only tests with this tag; default: cpu",
     )
     parser.add_argument(
         "--bazel_options",
@@ -47,7 +61,7 @@ def affected(arguments: list[str]) -> int:
         return 0
     sys.stdout.flush()
     settings = [
-        f"--config={options.tag}",
+        *(f"--config={name}" for name in CONFIGURATIONS[options.tag]),
         *python_settings(bazel, variables),
         *options.bazel_options,
     ]

@@ -381,6 +381,15 @@ def test_changed_files(tmp_path, monkeypatch):
         affected.changed_files("no_such_revision")
 
 
+def test_tags_have_configurations():
+    settings = (ROOT / ".bazelrc").read_text()
+    for names in affected.CONFIGURATIONS.values():
+        for name in names:
+            assert f"\ntest:{name} " in settings
+    with pytest.raises(environment.UsageError, match="invalid choice: 'gpus'"):
+        affected.affected(["--tag=gpus"])
+
+
 @pytest.mark.parametrize(
     ("files", "targets"),
     [
