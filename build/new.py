@@ -79,7 +79,7 @@ def function(name: str) -> Texts:
     imports = f"    from {module} import (\n        {name} as {name},\n    )\n"
     start = text.index("if _TYPE_CHECKING:\n")
     text = text[:start] + _sorted_in(
-        text[start:], r"    from (jax\._src\.numpy\.\w+) import \(\n", module, imports
+        text[start:], r"    from (jax\._src\.numpy\.\w+) import \([^)]*\)\n", module, imports
     )
     start = text.index("_LAZY = {\n")
     text = text[:start] + _sorted_in(

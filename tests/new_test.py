@@ -1,5 +1,6 @@
 """`build.py new`: what it writes works at once, what cannot be is refused, and a failure leaves nothing."""
 
+import ast
 import os
 import shutil
 import subprocess
@@ -100,6 +101,11 @@ def test_what_cannot_be_is_refused(there, monkeypatch, arguments, message):
         new.new(arguments)
     assert message in str(caught.value)
     assert not written
+
+
+@pytest.mark.parametrize("name", ["aa", "m", "zz"])
+def test_functions_are_imported_wherever_their_names_belong(there, name):
+    ast.parse(new.function(name)["jax/numpy/__init__.py"])
 
 
 @pytest.mark.parametrize("error", [OSError("disk full"), build_files.BuildError("a circle")])
