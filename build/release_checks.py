@@ -60,6 +60,8 @@ def outcome(check: Callable[[], str]) -> tuple[str | None, str]:
         return str(error) or "an assertion of wheel_test.py failed", ""
     except SystemExit as error:  # of wheel_test.py
         return str(error.code), ""
+    except Exception as error:  # what is broken may break a check, and other rows are wanted too
+        return f"{type(error).__name__}: {error}", ""
 
 
 def checks(options) -> Iterator[tuple[str, str, Callable[[], str]]]:
