@@ -53,6 +53,9 @@ def release(arguments: list[str]) -> int:
     if version == "nightly":
         version = versions.nightly(versions.project_version(ROOT), date.today())
     versions.check(version)
+    for python in options.python or ():
+        if python not in PYTHONS or not interpreters.find(python):
+            raise UsageError(f"release: there is no python{python} here, of {', '.join(PYTHONS)}")
     with tempfile.TemporaryDirectory(prefix="jax-release-") as scratch:
         if version != versions.project_version(ROOT) and ".dev" in version:
             root = nightly_copy(Path(scratch) / "nightly", version)
@@ -79,7 +82,10 @@ def nightly_copy(folder: Path, version: str) -> Path:
 def run_checks(version: str, root: Path, scratch: Path, options) -> Iterator[Row]:
     wanted = [name for name in CHECKS if name not in options.skip]
     if "versions" in wanted:
-        yield from check_versions(root, version)
+        (row,) = check_versions(root, version)
+        yield row
+        if row[2] and options.wheels is None:
+            return  # what would be built is another version
     if "changelog" in wanted:
         yield check_changelog((root / "CHANGELOG.md").read_text(), version, tag_commit(version))
     if "tag" in wanted:

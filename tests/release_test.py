@@ -185,6 +185,15 @@ def test_what_does_not_install_is_a_row(tmp_path, monkeypatch):
         list(release.check_installs(files, "1.0", tmp_path, ["3.11"]))
 
 
+def test_another_version_is_not_built(monkeypatch, capsys):
+    monkeypatch.setattr(release, "make", lambda *args, **kwargs: pytest.fail("it builds"))
+    assert release.release(["--version=9.9.9"]) == 1
+    assert re.search(r"^versions +13 places +failed", capsys.readouterr().out, re.M)
+    for python in ("3.10", "3.99"):
+        with pytest.raises(environment.UsageError, match=f"no python{python} here"):
+            release.release([f"--version={VERSION}", f"--python={python}"])
+
+
 def test_one_table(tmp_path, monkeypatch, capsys):
     (tmp_path / "jax-9.9.9-py3-none-any.whl").touch()
     rows = [("metadata", "a.whl", None, "twine"), ("metadata", "b.whl", "no summary", "")]
