@@ -20,6 +20,7 @@ need_program() { # PROGRAM PACKAGE
 make_root() {
     [[ ! -d $root ]] || return 0
     need_program mmdebstrap mmdebstrap
+    [[ $(id -u) == 0 ]] || need_program newuidmap uidmap # for its user namespace
     [[ -f /usr/share/keyrings/debian-archive-keyring.gpg ]] || install_packages debian-archive-keyring
     say "making $root: Debian's essential packages, 150 MB in a minute"
     mkdir -p "$cache"
