@@ -345,6 +345,12 @@ def _parts(x, y):
     return x * np.cos(y) + np.concatenate([-x[:, 64:], x[:, :64]], 1) * np.sin(y)
 
 
+def tiles(x_ref, o_ref):
+    """Parts of an array that are whole tiles of its layout, and others."""
+    x = plgpu.layout_cast(x_ref[...] * 2, plgpu.Layout.WGMMA)
+    o_ref[...] = x[64:, 16:48] + x[:64, 40:72] + x[32:96, 1:33]
+
+
 def cumulative(x_ref, y_ref, o_ref):
     x, y = x_ref[...], y_ref[...]
     sums = lax.cumsum(x, axis=0) + lax.cumsum(x, axis=1, reverse=True)
@@ -416,6 +422,10 @@ KERNELS |= {
         layouts, [like(64, 64)], like(32, 128), lambda x: ((2 * x + 1).T + 2 * x).reshape(32, 128)
     ),
     "parts": Kernel(parts, [like(8, 128), like(8, 128)], like(8, 128), _parts),
+    "tiles": Kernel(
+        tiles, [like(128, 72)], like(64, 32),
+        lambda x: 2 * (x[64:, 16:48] + x[:64, 40:72] + x[32:96, 1:33]),
+    ),
     "cumulative": Kernel(
         cumulative, [like(12, 32), like(128, dtype=i32)], like(12, 32), _cumulative, tolerance=1e-4
     ),

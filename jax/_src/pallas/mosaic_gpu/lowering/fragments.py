@@ -168,6 +168,19 @@ def vector_axis(layout: FragmentedLayout, shape: Sequence[int]) -> int:
     return len(shape) - 1
 
 
+def slice_of_registers(
+    layout: FragmentedLayout | None, starts: Sequence[int], limits: Sequence[int], strides: Sequence[int] | None
+) -> tuple[slice, ...] | None:  # fmt: skip
+    """Return which registers a part of an array is, in the same layout; None if it is not one of whole tiles."""
+    if not isinstance(layout, TiledLayout) or any([s != 1 for s in strides or ()]):
+        return None
+    first = layout.tiling.tiles[0]
+    tile = (1,) * (len(starts) - len(first)) + tuple(first)
+    if any([a % t or b % t for a, b, t in zip(starts, limits, tile)]):
+        return None
+    return tuple([slice(a // t, b // t) for a, b, t in zip(starts, limits, tile)])
+
+
 def positions(
     kernel: GpuKernel, layout: FragmentedLayout, shape: Sequence[int]
 ) -> Iterator[tuple[tuple[int, ...], list[Index]]]:

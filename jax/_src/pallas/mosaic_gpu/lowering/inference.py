@@ -12,7 +12,7 @@ from typing import Any
 
 from jax._src import dtypes
 from jax._src.core import ClosedJaxpr, Jaxpr, Literal, jaxprs_in_params
-from jax._src.lax import lax
+from jax._src.lax import lax, slicing
 from jax._src.lax.control_flow import cond_p, scan_p, while_p
 from jax._src.pallas.mosaic_gpu.core import WGMMAAbstractAccumulatorRef
 from jax._src.pallas.mosaic_gpu.layouts import (
@@ -21,7 +21,7 @@ from jax._src.pallas.mosaic_gpu.layouts import (
     TiledLayout,
     tmem_register_layouts,
 )
-from jax._src.pallas.mosaic_gpu.lowering.fragments import default_layout
+from jax._src.pallas.mosaic_gpu.lowering.fragments import default_layout, slice_of_registers
 from jax._src.pallas.mosaic_gpu.memory_operations import inline_mgpu_p, layout_cast_p
 from jax._src.pallas.mosaic_gpu.mma import (
     async_load_tmem_p,
@@ -52,6 +52,7 @@ class Layouts:
         self._wanted: dict[Any, FragmentedLayout] = {}
         self._in_tensor_memory: list[tuple[Any, Any]] = []  # copied from or to it, and its type
         self._smaller: list[tuple[Any, Any, tuple[int, ...]]] = []  # reduced, and over which axes
+        self._parts: list[Any] = []  # slices
         self._visit(jaxpr)
         self._prefer()
         self._reduce()
@@ -130,6 +131,8 @@ class Layouts:
                     self._smaller.append((eqn.invars[0], eqn.outvars[0], axes))
             elif p is lax.broadcast_in_dim_p:
                 self._broadcast(eqn)
+            elif p is slicing.slice_p:
+                self._parts.append(eqn)
             else:
                 self._general(eqn)
 
@@ -198,7 +201,7 @@ class Layouts:
                 self._smaller.append((out, x, tuple(range(missing))))
 
     def _reduce(self) -> None:
-        """Give arrays that others are reduced to the reduced layouts, and those the layouts of which these are known."""
+        """Give arrays that others are reduced to the reduced layouts, those the layouts of which these are known, and parts that of the whole."""
         changed = True
         while changed:
             changed = False
@@ -206,6 +209,15 @@ class Layouts:
                 layout = self.get(whole)
                 if isinstance(layout, TiledLayout) and _is_array(part) and self.get(part) is None:
                     self._want(part, layout.reduce(axes))
+                    changed = True
+            for eqn in self._parts:
+                (whole,), (part,) = eqn.invars, eqn.outvars
+                if isinstance(whole, Literal) or self.get(part) is not None:
+                    continue
+                layout, params = self.get(whole), eqn.params
+                at = (params["start_indices"], params["limit_indices"], params["strides"])
+                if layout is not None and slice_of_registers(layout, *at) is not None:
+                    self._want(part, layout)
                     changed = True
 
     def _prefer(self) -> None:

@@ -20,6 +20,7 @@ from jax._src.pallas.mosaic_gpu.lowering.fragments import (
     layout_of,
     positions,
     register_shape,
+    slice_of_registers,
     splat,
     vector_axis,
 )
@@ -51,6 +52,9 @@ def _slice(
     (out,) = ctx.avals_out
     if x.is_splat:
         return splat(x.scalar, out.shape, x.dtype)
+    registers = slice_of_registers(x.layout, start_indices, limit_indices, strides)
+    if registers is not None:
+        return Fragment(x.layout, out.shape, x.dtype, x.registers[registers])
     parts = [
         Slice(start, n, step)
         for start, n, step in zip(start_indices, out.shape, strides or [1] * len(out.shape))

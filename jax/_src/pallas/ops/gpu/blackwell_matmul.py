@@ -26,7 +26,6 @@ from jax._src.pallas.mosaic_gpu.copies import (
 from jax._src.pallas.mosaic_gpu.core import Barrier, ClusterBarrier, MemorySpace
 from jax._src.pallas.mosaic_gpu.helpers import (
     dynamic_scheduling_loop,
-    find_swizzle,
     planar_snake,
 )
 from jax._src.pallas.mosaic_gpu.kernel import kernel
@@ -36,11 +35,11 @@ from jax._src.pallas.mosaic_gpu.mma import (
     tcgen05_mma,
     wait_load_tmem,
 )
-from jax._src.pallas.mosaic_gpu.transforms import SwizzleTransform, TilingTransform
 from jax._src.pallas.mosaic_gpu.warps import warp_map
+from jax._src.pallas.ops.gpu.warpgroups import part, swizzled
 
 traceback_util.register_exclusion(__file__)
-SMEM, TMEM = MemorySpace.SMEM, MemorySpace.TMEM
+TMEM = MemorySpace.TMEM
 _DTYPES = ("bfloat16", "float16", "float8_e4m3fn", "float8_e5m2")
 _RESULTS = 2  # accumulators, and buffers of results
 _COPIES, _MULTIPLIES = 0, 1  # warps
@@ -111,22 +110,15 @@ class _Plan:
                 collective_axes=(self.axis,), num_barriers=_RESULTS, orders_tensor_core=True
             )
         return dict(
-            a=_swizzled((*buffers, c.tile_m, c.tile_k), self.dtype),
-            b=_swizzled((*buffers, c.tile_k, c.tile_n), self.dtype),
-            out=_swizzled((_RESULTS, c.tile_m, c.epilogue_tile_n), self.dtype),
+            a=swizzled((*buffers, c.tile_m, c.tile_k), self.dtype),
+            b=swizzled((*buffers, c.tile_k, c.tile_n), self.dtype),
+            out=swizzled((_RESULTS, c.tile_m, c.epilogue_tile_n), self.dtype),
             acc=TMEM((c.tile_m, _RESULTS * self.columns), np.float32, collective=c.collective),
             copied=Barrier(num_arrivals=2, num_barriers=c.max_concurrent_steps),
             consumed=Barrier(num_barriers=c.max_concurrent_steps, orders_tensor_core=True),
             multiplied=ordered,
             stored=stored,
         )
-
-
-def _swizzled(shape: tuple[int, ...], dtype: Any) -> Any:
-    bits = dtypes.itemsize_bits(dtype)
-    swizzle = find_swizzle(shape[-1] * bits)
-    transforms = (TilingTransform((8, swizzle * 8 // bits)), SwizzleTransform(swizzle))
-    return SMEM(shape, dtype, transforms=transforms)
 
 
 def matmul_kernel(a: Any, b: Any, config: TuningConfig, *, interpret: Any = None) -> Any:
@@ -227,10 +219,6 @@ def _body(plan: _Plan) -> Any:
     return body
 
 
-def _part(i: Any, size: int) -> Any:
-    return ds(lax.mul(lax.convert_element_type(i, np.int32), np.int32(size)), size)
-
-
 def _multiply(
     plan: _Plan, a_ref: Any, b_ref: Any, acc: Any, at: Any, number: Any, slot: Any, scratch: Any
 ) -> None:
@@ -247,8 +235,8 @@ def _multiply(
         def _() -> None:
             barrier_wait(consumed.at[i])
 
-        inner = _part(k, config.tile_k)
-        rows, columns = _part(at[0], plan.rows), _part(at[1], plan.columns)
+        inner = part(k, config.tile_k)
+        rows, columns = part(at[0], plan.rows), part(at[1], plan.columns)
         for source, target, axis in (
             (a_ref.at[rows, inner], a, 0),
             (b_ref.at[inner, columns], b, 1),

@@ -1,0 +1,449 @@
+"""Products of matrices on Hopper GPUs: two warpgroups multiply, and a third one copies.
+
+The blocks of threads stay, and take tiles of the result in turn; while they store one, the matrices of the next one are
+copied. This is the persistent, warp-specialized product of CUTLASS 3 (Thakkar et al., 2023).
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import enum
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from jax._src import dtypes, traceback_util
+from jax._src.core import ShapedArray
+from jax._src.indexing import ds
+from jax._src.lax import lax
+from jax._src.lax.parallel import axis_index, axis_size
+from jax._src.pallas.helpers import loop, when
+from jax._src.pallas.mosaic_gpu.copies import (
+    barrier_arrive,
+    barrier_wait,
+    commit_smem,
+    copy_gmem_to_smem,
+    copy_smem_to_gmem,
+    wait_smem_to_gmem,
+)
+from jax._src.pallas.mosaic_gpu.core import ACC, Barrier, ClusterBarrier
+from jax._src.pallas.mosaic_gpu.helpers import nd_loop, planar_snake
+from jax._src.pallas.mosaic_gpu.kernel import kernel as mosaic_gpu_kernel
+from jax._src.pallas.mosaic_gpu.layouts import Layout
+from jax._src.pallas.mosaic_gpu.memory_operations import (
+    layout_cast,
+    load,
+    set_max_registers,
+)
+from jax._src.pallas.mosaic_gpu.mma import wgmma, wgmma_wait
+from jax._src.pallas.ops.gpu.warpgroups import (
+    check_divides,
+    part,
+    persistent_blocks,
+    swizzled,
+)
+from jax._src.pallas.primitives import run_scoped
+from jax._src.state.types import view_type
+
+traceback_util.register_exclusion(__file__)
+_GRID, _CLUSTER, _THREAD = "cluster_grid", "cluster", "wg"
+_DTYPES = (
+    "bfloat16",
+    "float16",
+)  # others the tensor core reads only if the right matrix is transposed
+_COMPUTING = 2  # warpgroups
+_RESULTS = 2  # buffers of results, of each of them
+_REGISTERS_OF_COPIES, _REGISTERS_OF_PRODUCTS = 40, 232
+
+
+class MatmulDimension(enum.IntEnum):
+    """A dimension of the result of a product: its rows or its columns."""
+
+    M = 0
+    N = 1
+
+
+@dataclasses.dataclass(frozen=True)
+class TuningConfig:
+    """How a product is divided.
+
+    Args:
+      tile_m, tile_n, tile_k: the sizes of what a warpgroup multiplies in one step.
+      max_concurrent_steps: how many steps are under way at a time.
+      epi_tile_n, epi_tile_m: how many columns and rows of a result are stored at a time; None for all of a tile.
+      grid_minor_dim: the dimension along which results come after each other first.
+      grid_tile_width: along it, how many before the other dimension's.
+      wg_dimension: along which dimension the tiles of the two warpgroups of a block are beside each other.
+      cluster_dimension: along which dimension those of two blocks are, which then share the other matrix; None for
+        blocks that share nothing.
+    """
+
+    tile_m: int
+    tile_n: int
+    tile_k: int
+    max_concurrent_steps: int
+    epi_tile_n: int | None = 64
+    epi_tile_m: int | None = 64
+    grid_minor_dim: MatmulDimension = MatmulDimension.N
+    grid_tile_width: int = 1
+    wg_dimension: MatmulDimension = MatmulDimension.N
+    cluster_dimension: MatmulDimension | None = None
+
+    @property
+    def of_block(self) -> tuple[int, int]:
+        """The rows and columns of the result of a block."""
+        return self._doubled((self.tile_m, self.tile_n), self.wg_dimension)
+
+    @property
+    def of_cluster(self) -> tuple[int, int]:
+        """The rows and columns of the result of a cluster."""
+        return self._doubled(self.of_block, self.cluster_dimension)
+
+    @property
+    def of_store(self) -> tuple[int, int]:
+        """The rows and columns of a result that are stored at a time."""
+        return (self.epi_tile_m or self.tile_m, self.epi_tile_n or self.tile_n)
+
+    @property
+    def cluster_size(self) -> int:
+        return 1 if self.cluster_dimension is None else 2
+
+    @staticmethod
+    def _doubled(shape: tuple[int, int], dimension: int | None) -> tuple[int, int]:
+        return tuple([2 * n if i == dimension else n for i, n in enumerate(shape)])  # type: ignore[return-value]
+
+
+@dataclasses.dataclass(frozen=True)
+class Plan:
+    """What the kernel is made from.
+
+    Attributes:
+      config: the options.
+      a, b: the dtypes of the matrices. If they differ, `a` is converted to that of `b`.
+      out: the dtype of the result.
+      tiles: the numbers of rows and columns of tiles of clusters.
+      steps: the number of steps of a tile.
+      delay: after how many more steps a buffer is used again.
+      callback: what is called at each step besides.
+    """
+
+    config: TuningConfig
+    a: Any
+    b: Any
+    out: Any
+    tiles: tuple[int, int]
+    steps: int
+    delay: int
+    callback: Callable[..., None] | None = None
+
+    @classmethod
+    def of(
+        cls, a: Any, b: Any, out: Any, config: TuningConfig, delay: int, callback: Any = None
+    ) -> Plan:
+        """Return the plan for matrices of known shapes and dtypes.
+
+        Raises:
+          ValueError: if they and the tiles do not match.
+        """
+        (m, k), n = a.shape, b.shape[1]
+        _check_config(config, m, n, k, delay)
+        rows, columns = config.of_cluster
+        tiles = (m // rows, n // columns)
+        return cls(config, a.dtype, b.dtype, out, tiles, k // config.tile_k, delay, callback)
+
+    def scratch(self) -> dict[str, Any]:
+        """Return the types of references."""
+        c = self.config
+        rows, columns = c.of_block
+        buffers = c.max_concurrent_steps
+        consumed: Any = Barrier(num_arrivals=_COMPUTING, num_barriers=buffers)
+        if c.cluster_size > 1:
+            consumed = ClusterBarrier(
+                collective_axes=(_CLUSTER,), num_arrivals=_COMPUTING, num_barriers=buffers
+            )
+        return dict(
+            a=swizzled((buffers, rows, c.tile_k), self.a),
+            b=swizzled((buffers, c.tile_k, columns), self.b),
+            out=swizzled((_COMPUTING, _RESULTS, *c.of_store), self.out),
+            copied=Barrier(num_arrivals=2, num_barriers=buffers),
+            consumed=consumed,
+            added=Barrier(num_barriers=_COMPUTING),
+        )
+
+
+def _check_config(config: TuningConfig, m: int, n: int, k: int, delay: int) -> None:
+    c = config
+    warpgroups = ("M", "N")[c.wg_dimension]
+    of_cluster = (
+        ""
+        if c.cluster_dimension is None
+        else f", of two blocks along {('M', 'N')[c.cluster_dimension]}"
+    )
+    if c.tile_m < 64 or c.tile_m % 64:
+        raise ValueError(f"tile_m={c.tile_m} must be a multiple of 64, the rows of a product.")
+    if c.tile_n < 8 or c.tile_n % 8 or (c.tile_n > 256 and c.tile_n % 256):
+        raise ValueError(
+            f"tile_n={c.tile_n} must be a multiple of 8 up to 256, or of 256: the columns of a product."
+        )
+    rows, columns = c.of_cluster
+    for size, tile, what, of in ((m, rows, "m", "rows"), (n, columns, "n", "columns")):
+        if size % tile:
+            raise ValueError(
+                f"{what}={size} must be divisible by {tile}, the {of} of two warpgroups along {warpgroups}{of_cluster}."
+            )
+    epi_m, epi_n = c.of_store
+    check_divides(
+        ("k", k, "tile_k", c.tile_k), ("tile_m", c.tile_m, "epi_tile_m", epi_m),
+        ("tile_n", c.tile_n, "epi_tile_n", epi_n),
+    )  # fmt: skip
+    if epi_m % 64:
+        raise ValueError(f"epi_tile_m={epi_m} must be a multiple of 64, the rows of a product.")
+    if c.grid_tile_width < 1:
+        raise ValueError(f"grid_tile_width={c.grid_tile_width} must be positive.")
+    if not 0 <= delay < c.max_concurrent_steps:
+        raise ValueError(
+            f"max_concurrent_steps must be greater than delay_release, got {c.max_concurrent_steps} and {delay}."
+        )
+
+
+def matmul(a: Any, b: Any, c: Any, config: TuningConfig, *, interpret: Any = None) -> Any:
+    """Return the product of two matrices, and what is added to it, on a Hopper GPU.
+
+    Args:
+      a: array of shape (m, k), of bfloat16 or float16.
+      b: array of shape (k, n), of the same dtype.
+      c: array of shape (m, n) that is added to the product; None for nothing.
+      config: how the product is divided.
+      interpret: `plgpu.InterpretParams()` to run it without a GPU.
+
+    Returns:
+      An array of shape (m, n), of the dtype of `c`, or of `a`; products are added in float32.
+
+    Raises:
+      ValueError: if shapes, dtypes and tiles do not match.
+
+    >>> from jax.experimental.pallas import mosaic_gpu as plgpu
+    >>> from jax.experimental.pallas.ops.gpu.hopper_matmul_mgpu import TuningConfig, matmul
+    >>> config = TuningConfig(tile_m=64, tile_n=64, tile_k=64, max_concurrent_steps=2)
+    >>> x = jnp.ones((128, 128), jnp.bfloat16)
+    >>> float(matmul(x, x, None, config, interpret=plgpu.InterpretParams())[0, 0])
+    128.0
+    """
+    check_matrices(a, b, "matmul")
+    name = dtypes.dtype_name(a.dtype)
+    if a.dtype != b.dtype or name not in _DTYPES:
+        raise ValueError(
+            f"matmul takes matrices of one dtype, {' or '.join(_DTYPES)}, got {name} and {dtypes.dtype_name(b.dtype)}."
+        )
+    shape = (a.shape[0], b.shape[1])
+    if c is not None and tuple(c.shape) != shape:
+        raise ValueError(
+            f"matmul adds c of shape {shape} to the product, got shape {tuple(c.shape)}."
+        )
+    delay = min(1, config.max_concurrent_steps - 1)
+    plan = Plan.of(a, b, a.dtype if c is None else c.dtype, config, max(delay, 0))
+
+    return run_product(plan, a, b, c, interpret)
+
+
+def run_product(plan: Plan, a: Any, b: Any, c: Any, interpret: Any) -> Any:
+    """Return the product of two matrices, and what is added to it."""
+
+    def body(a_ref: Any, b_ref: Any, *rest: Any) -> None:
+        _run(plan, a_ref, b_ref, rest[0] if c is not None else None, rest[-1])
+
+    size = plan.config.cluster_size
+    run = mosaic_gpu_kernel(
+        body, out_type=ShapedArray((a.shape[0], b.shape[1]), plan.out),
+        grid=(persistent_blocks(plan.tiles[0] * plan.tiles[1], size),), grid_names=(_GRID,), cluster=(size,),
+        cluster_names=(_CLUSTER,), num_threads=_COMPUTING + 1, thread_name=_THREAD, interpret=interpret,
+    )  # fmt: skip
+    return run(a, b) if c is None else run(a, b, c)
+
+
+def check_matrices(a: Any, b: Any, name: str) -> None:
+    """Check that two matrices can be multiplied."""
+    if len(a.shape) != 2 or len(b.shape) != 2 or a.shape[1] != b.shape[0]:
+        raise ValueError(
+            f"{name} takes matrices (m, k) and (k, n), got shapes {tuple(a.shape)} and {tuple(b.shape)}."
+        )
+
+
+def kernel(
+    a_gmem: Any, b_gmem: Any, c_gmem: Any, out_gmem: Any, config: TuningConfig,
+    pipeline_callback: Callable[..., None] | None = None, delay_release: int = 0,
+) -> None:  # fmt: skip
+    """Compute the product of two matrices in a kernel of Mosaic GPU.
+
+    The kernel has three threads along the axis `"wg"`, a cluster of one block, or two with `cluster_dimension`,
+    along `"cluster"`, and any grid of them along `"cluster_grid"`.
+
+    Args:
+      a_gmem, b_gmem: references to the matrices, in global memory.
+      c_gmem: reference to what is added to the product; None for nothing.
+      out_gmem: reference to the result.
+      config: how the product is divided.
+      pipeline_callback: function that each multiplying thread calls at each step, when it has started the
+        product: with the numbers of the block's tile along rows and columns, of the step, and with references
+        to the parts of both matrices in shared memory.
+      delay_release: after how many more steps the memory of a step is used again.
+
+    Raises:
+      ValueError: if shapes, tiles and the cluster do not match.
+    """
+    a, b = view_type(a_gmem), view_type(b_gmem)
+    check_matrices(a, b, "kernel")
+    plan = Plan.of(a, b, view_type(out_gmem).dtype, config, delay_release, pipeline_callback)
+    if axis_size(_CLUSTER) != config.cluster_size:
+        raise ValueError(
+            f"cluster_dimension={config.cluster_dimension} takes clusters of {config.cluster_size} blocks along {_CLUSTER!r}, got "
+            f"{axis_size(_CLUSTER)}."
+        )
+    _run(plan, a_gmem, b_gmem, c_gmem, out_gmem)
+
+
+def _run(plan: Plan, a: Any, b: Any, c: Any, out: Any) -> None:
+    def run(refs: dict[str, Any]) -> None:
+        thread = axis_index(_THREAD)
+
+        @when(lax.eq(thread, np.int32(_COMPUTING)))
+        def _() -> None:
+            set_max_registers(_REGISTERS_OF_COPIES, action="decrease")
+            _copy(plan, a, b, refs)
+
+        @when(lax.lt(thread, np.int32(_COMPUTING)))
+        def _() -> None:
+            set_max_registers(_REGISTERS_OF_PRODUCTS, action="increase")
+            _compute(plan, c, out, thread, refs)
+
+    run_scoped(run, plan.scratch(), collective_axes=(_THREAD,))
+
+
+def _for_tiles(plan: Plan) -> Any:
+    """Return a decorator that calls a function for each tile of this block, with its number and the position."""
+    config, shape = plan.config, plan.tiles
+    in_cluster = axis_index(_CLUSTER)
+
+    def decorate(body: Any) -> None:
+        @nd_loop((shape[0] * shape[1],), collective_axes=_GRID)
+        def tile(info: Any) -> None:
+            at = list(
+                planar_snake(info.index[0], shape, config.grid_minor_dim, config.grid_tile_width)
+            )
+            d = config.cluster_dimension
+            if d is not None:
+                at[d] = lax.add(lax.mul(at[d], np.int32(2)), in_cluster)
+            body(info.local_index, at)
+
+    return decorate
+
+
+def _copy(plan: Plan, a_ref: Any, b_ref: Any, refs: dict[str, Any]) -> None:
+    config, buffers = plan.config, np.int32(plan.config.max_concurrent_steps)
+    rows, columns = config.of_block
+    shared: list[Any] = [None, None]
+    if (
+        config.cluster_dimension is not None
+    ):  # blocks beside each other have the same columns of the right matrix
+        shared[1 - config.cluster_dimension] = _CLUSTER
+
+    @_for_tiles(plan)
+    def _(number: Any, at: Any) -> None:
+        first = lax.mul(number, np.int32(plan.steps))
+
+        @loop(np.int32(0), np.int32(plan.steps))
+        def _(k: Any) -> None:
+            step = lax.add(first, k)
+            i = lax.rem(step, buffers)
+
+            @when(lax.ge(step, buffers))
+            def _() -> None:
+                barrier_wait(refs["consumed"].at[i])
+
+            inner = part(k, config.tile_k)
+            for source, name, axes in (
+                (a_ref.at[part(at[0], rows), inner], "a", shared[0]),
+                (b_ref.at[inner, part(at[1], columns)], "b", shared[1]),
+            ):
+                copy_gmem_to_smem(
+                    source, refs[name].at[i], refs["copied"].at[i], collective_axes=axes
+                )
+
+
+def _compute(plan: Plan, c_ref: Any, out_ref: Any, thread: Any, refs: dict[str, Any]) -> None:
+    config = plan.config
+
+    @_for_tiles(plan)
+    def _(number: Any, at: Any) -> None:
+        first = lax.mul(number, np.int32(plan.steps))
+        multiply = lambda acc: _multiply(plan, acc, first, at, thread, refs)
+        x = run_scoped(multiply, ACC((config.tile_m, config.tile_n)))
+        start = [lax.mul(i, np.int32(n)) for i, n in zip(at, config.of_block)]
+        d = config.wg_dimension
+        size = (config.tile_m, config.tile_n)[d]
+        start[d] = lax.add(start[d], lax.mul(thread, np.int32(size)))
+        _store(plan, x, c_ref, out_ref, start, thread, refs)
+
+    wait_smem_to_gmem(0)
+
+
+def _multiply(plan: Plan, acc: Any, first: Any, at: Any, thread: Any, refs: dict[str, Any]) -> Any:
+    config, buffers = plan.config, np.int32(plan.config.max_concurrent_steps)
+    release = lambda step: barrier_arrive(refs["consumed"].at[lax.rem(step, buffers)])
+    of_rows = config.wg_dimension == MatmulDimension.M
+    mixed = plan.a != plan.b
+    delay = plan.delay
+
+    @loop(np.int32(0), np.int32(plan.steps))
+    def _(k: Any) -> None:
+        step = lax.add(first, k)
+        i = lax.rem(step, buffers)
+        barrier_wait(refs["copied"].at[i])
+        a, b = refs["a"].at[i], refs["b"].at[i]
+        left = a.at[part(thread, config.tile_m)] if of_rows else a
+        right = b if of_rows else b.at[:, part(thread, config.tile_n)]
+        if mixed:
+            x = load(left, (), layout=Layout.WGMMA, optimized=False)
+            left = layout_cast(lax.convert_element_type(x, plan.b), Layout.WGMMA)
+        wgmma(acc, left, right)
+        if plan.callback is not None:
+            plan.callback(at[0], at[1], k, a, b)
+        wgmma_wait(delay)
+
+        @when(lax.ge(k, np.int32(delay)))
+        def _() -> None:
+            release(lax.sub(step, np.int32(delay)))
+
+    x = acc[...]
+    for i in reversed(range(min(delay, plan.steps))):
+        release(lax.add(first, np.int32(plan.steps - 1 - i)))
+    return x
+
+
+def _store(
+    plan: Plan, x: Any, c_ref: Any, out_ref: Any, start: Any, thread: Any, refs: dict[str, Any]
+) -> None:  # fmt: skip
+    """Store a tile, in parts of some rows and columns each."""
+    config, added = plan.config, refs["added"].at[thread]
+    rows, columns = config.of_store
+    parts = [
+        (i, j) for i in range(0, config.tile_m, rows) for j in range(0, config.tile_n, columns)
+    ]
+    for number, (i, j) in enumerate(parts):
+        buffer = refs["out"].at[thread, number % _RESULTS]
+        where = (
+            ds(lax.add(start[0], np.int32(i)), rows),
+            ds(lax.add(start[1], np.int32(j)), columns),
+        )
+        value = x[i : i + rows, j : j + columns]
+        # Where parts are odd in number, the first buffer of the next tile is the last one of this.
+        wait_smem_to_gmem(_RESULTS - 1 if len(parts) % _RESULTS == 0 else 0, wait_read_only=True)
+        if c_ref is not None:
+            copy_gmem_to_smem(c_ref.at[where], buffer, added)
+            barrier_wait(added)
+            more = load(buffer, (), layout=Layout.WGMMA, optimized=False)
+            value = value + lax.convert_element_type(more, np.float32)
+        buffer[...] = lax.convert_element_type(value, plan.out)
+        commit_smem()
+        copy_smem_to_gmem(buffer, out_ref.at[where])

@@ -1,0 +1,69 @@
+"""What operations for GPUs by Mosaic GPU share: swizzled memory, positions of tiles, and how many blocks run at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from jax._src import dtypes
+from jax._src.array_impl import default_device
+from jax._src.indexing import ds
+from jax._src.lax import lax
+from jax._src.pallas.mosaic_gpu.core import MemorySpace
+from jax._src.pallas.mosaic_gpu.helpers import find_swizzle
+from jax._src.pallas.mosaic_gpu.transforms import (
+    SwizzleTransform,
+    TilingTransform,
+)
+from jax._src.state.types import Transform
+
+_MULTIPROCESSORS = 132  # of an H100
+
+
+def swizzled(shape: Sequence[int], dtype: Any) -> Any:
+    """Return the type of a reference in shared memory that copies and the tensor core are fastest with."""
+    return MemorySpace.SMEM(shape, dtype, transforms=swizzling(shape[-1], dtype))
+
+
+def swizzling(columns: int, dtype: Any) -> tuple[Transform, ...]:
+    """Return how rows of some size are tiled and swizzled."""
+    bits = dtypes.itemsize_bits(dtype)
+    swizzle = find_swizzle(columns * bits)
+    if swizzle == 16:
+        raise ValueError(
+            f"Rows of {columns} elements of {dtypes.dtype_name(dtype)} in shared memory have {columns * bits // 8} bytes, which must be a "
+            "multiple of 32: the tensor core reads no others."
+        )
+    return (TilingTransform((8, swizzle * 8 // bits)), SwizzleTransform(swizzle))
+
+
+def int32(x: Any) -> Any:
+    """Return an integer, traced or not, as an int32 scalar."""
+    return lax.convert_element_type(x, np.int32)
+
+
+def part(i: Any, size: int) -> Any:
+    """Return the slice that is the `i`-th part of some size."""
+    return ds(lax.mul(int32(i), np.int32(size)), size)
+
+
+def multiprocessors() -> int:
+    """Return how many blocks of threads a GPU runs at a time: that of the default device, or of an H100."""
+    device = default_device()
+    if device.platform not in ("gpu", "cuda"):
+        return _MULTIPROCESSORS
+    return getattr(device, "core_count", None) or _MULTIPROCESSORS
+
+
+def persistent_blocks(tiles: int, cluster: int = 1) -> int:
+    """Return how many clusters of blocks a kernel starts, which take tiles in turn."""
+    return max(min(tiles, multiprocessors() // cluster), 1)
+
+
+def check_divides(*sizes: tuple[str, int, str, int]) -> None:
+    """Check of several (name, size, name of the divisor, divisor) that the divisor divides the size."""
+    for name, size, of, divisor in sizes:
+        if divisor <= 0 or size % divisor:
+            raise ValueError(f"{name}={size} must be divisible by {of}={divisor}.")

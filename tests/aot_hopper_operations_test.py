@@ -1,0 +1,52 @@
+"""Operations of the library compiled by Mosaic GPU for a Hopper GPU that is not there."""
+
+import functools
+import os
+import re
+import subprocess
+import sys
+from collections import Counter
+
+import hopper_compilation
+import pytest
+from pallas_hopper_operations import OPERATIONS
+
+pytestmark = pytest.mark.aot("cuda", "mosaic_gpu")
+
+# The products, and the copies that are started, in what the reference build makes of the same calls; of each of
+# their kernels. It has no products of other matrices of 8 bits than int8.
+OF_REFERENCE = {
+    "matmul": ["4 store; 8 load; 8 m64n128k16.f32.bf16.bf16"],
+    "matmul_rows": ["4 store; 8 load; 8 m64n128k16.f32.bf16.bf16"],
+    "matmul_cluster": ["4 load; 4 load of cluster; 4 store; 8 m64n128k16.f32.bf16.bf16"],
+    "matmul_added": ["12 load; 4 store; 8 m64n128k16.f32.bf16.bf16"],
+    "mixed": ["2 store; 4 m64n128k16.f32.bf16.bf16; 8 load"],
+}
+
+
+@functools.cache
+def compiled():
+    """The PTX of the kernels of all operations by name."""
+    command = [sys.executable, hopper_compilation.__file__, *OPERATIONS]
+    env = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+    done = subprocess.run(command, env=env, capture_output=True, text=True, timeout=600)
+    assert done.returncode == 0, done.stderr
+    parts = [p.partition("\n") for p in done.stdout.split(hopper_compilation.MARK)[1:]]
+    return {name: ptx.split(".version")[1:] for name, _, ptx in parts}
+
+
+def instructions(ptx):
+    """The products and copies of a kernel, counted."""
+    products = re.findall(r"wgmma\.mma_async\.sync\.aligned\.(\w+\.\w+\.\w+\.\w+)", ptx)
+    copies = re.findall(r"cp\.async\.bulk\.tensor\.\dd\.(\S+)", ptx)
+    kinds = ["store" if c.startswith("global") else "load" for c in copies]
+    names = [k + " of cluster" * ("multicast" in c) for k, c in zip(kinds, copies)]
+    return "; ".join(sorted([f"{n} {k}" for k, n in Counter([*products, *names]).items()]))
+
+
+@pytest.mark.parametrize("name", OPERATIONS)
+def test_compiles(name):
+    kernels = compiled()[name]
+    assert kernels and all([".target sm_90a" in ptx for ptx in kernels])
+    if name in OF_REFERENCE:
+        assert [instructions(ptx) for ptx in kernels] == OF_REFERENCE[name]
