@@ -20,6 +20,14 @@ OF_REFERENCE = {
     "matmul_rows": ["4 store; 8 load; 8 m64n128k16.f32.bf16.bf16"],
     "matmul_cluster": ["4 load; 4 load of cluster; 4 store; 8 m64n128k16.f32.bf16.bf16"],
     "matmul_added": ["12 load; 4 store; 8 m64n128k16.f32.bf16.bf16"],
+    "attention": ["1 store; 17 load; 8 m64n64k16.f32.f16.f16"],
+    "attention_causal": ["1 store; 16 m64n64k16.f32.f16.f16; 7 load"],
+    "attention_pipelined": ["1 store; 17 load; 8 m64n64k16.f32.f16.f16"],
+    "attention_gradient": [
+        "1 store; 17 load; 8 m64n64k16.f32.f16.f16",
+        "14 load; 16 m64n64k16.f32.f16.f16; 2 store",
+        "1 store; 12 m64n64k16.f32.f16.f16; 18 load",  # of 20: numbers of queries are read where they are
+    ],
     "mixed": ["2 store; 4 m64n128k16.f32.bf16.bf16; 8 load"],
 }
 

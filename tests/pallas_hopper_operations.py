@@ -2,7 +2,11 @@
 
 import jax
 import jax.numpy as jnp
-from jax.experimental.pallas.ops.gpu import hopper_matmul_mgpu, hopper_mixed_type_matmul_mgpu
+from jax.experimental.pallas.ops.gpu import (
+    attention_mgpu,
+    hopper_matmul_mgpu,
+    hopper_mixed_type_matmul_mgpu,
+)
 from jax.experimental.pallas.ops.gpu.hopper_matmul_mgpu import MatmulDimension, TuningConfig
 
 f16, bf16, f32 = jnp.float16, jnp.bfloat16, jnp.float32
@@ -33,4 +37,34 @@ OPERATIONS = {
     "mixed": (mixed, [like(256, 256, dtype=jnp.int8), B]),
     "mixed_float8": (mixed, [like(256, 256, dtype=jnp.float8_e4m3fn), like(256, 512)]),
     "mixed_uint8": (mixed, [like(256, 256, dtype=jnp.uint8), B]),
+}
+
+
+def attention(block=64, **options):
+    config = attention_mgpu.TuningConfig(block, block, 2, **options)
+    return lambda q, k, v: attention_mgpu.attention(q, k, v, config)
+
+
+def in_pipeline(q, k, v):
+    config = attention_mgpu.TuningConfig(64, 64, 2)
+    return attention_mgpu.attention_with_pipeline_emitter(q, k, v, config)
+
+
+def gradient(**options):
+    blocks = dict(block_q_dkv=64, block_kv_dkv=64, block_q_dq=64, block_kv_dq=64)
+    f = attention(**blocks, **options)
+    return lambda q, k, v: jax.vjp(f, q, k, v)[1](q)
+
+
+QKV = [like(2, 512, 4, 64), like(2, 512, 2, 64), like(2, 512, 2, 64)]
+WIDE = [like(2, 512, 4, 128, dtype=bf16), *[like(2, 512, 2, 128, dtype=bf16)] * 2]
+OPERATIONS |= {
+    "attention": (attention(), QKV),
+    "attention_unordered": (attention(use_schedule_barrier=False), QKV),
+    "attention_causal": (attention(causal=True), QKV),
+    "attention_wide": (attention(128), WIDE),
+    "attention_pipelined": (in_pipeline, QKV),
+    "attention_gradient": (gradient(), QKV),
+    "attention_gradient_causal": (gradient(causal=True), QKV),
+    "attention_gradient_wide": (gradient(compute_wgs_bwd=2), WIDE),
 }

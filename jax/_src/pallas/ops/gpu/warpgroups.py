@@ -11,6 +11,7 @@ from jax._src import dtypes
 from jax._src.array_impl import default_device
 from jax._src.indexing import ds
 from jax._src.lax import lax
+from jax._src.lax.parallel import axis_index
 from jax._src.pallas.mosaic_gpu.core import MemorySpace
 from jax._src.pallas.mosaic_gpu.helpers import find_swizzle
 from jax._src.pallas.mosaic_gpu.transforms import (
@@ -67,3 +68,15 @@ def check_divides(*sizes: tuple[str, int, str, int]) -> None:
     for name, size, of, divisor in sizes:
         if divisor <= 0 or size % divisor:
             raise ValueError(f"{name}={size} must be divisible by {of}={divisor}.")
+
+
+def heads_beside_each_other(x: Any) -> Any:
+    """Return an array of shape (batch, length, heads, depth) as a matrix: copies have few dimensions."""
+    batch, length, heads, depth = x.shape
+    return lax.reshape(x, (batch * length, heads * depth))
+
+
+def rows_of_head(ref: Any, start: Any, rows: int, length: int, head: Any, depth: int) -> Any:
+    """Return rows of a head of this block's batch, of such a matrix."""
+    first = lax.add(lax.mul(axis_index("batch"), np.int32(length)), int32(start))
+    return ref.at[ds(first, rows), part(head, depth)]
