@@ -6,6 +6,8 @@ from jax.experimental.pallas.ops.gpu import (
     attention_mgpu,
     hopper_matmul_mgpu,
     hopper_mixed_type_matmul_mgpu,
+    ragged_dot_mgpu,
+    transposed_ragged_dot_mgpu,
 )
 from jax.experimental.pallas.ops.gpu.hopper_matmul_mgpu import MatmulDimension, TuningConfig
 
@@ -68,3 +70,29 @@ OPERATIONS |= {
     "attention_gradient_causal": (gradient(causal=True), QKV),
     "attention_gradient_wide": (gradient(compute_wgs_bwd=2), WIDE),
 }
+
+
+def ragged(transposed=False, **changes):
+    options = (
+        dict(block_m=64, block_n=64, block_k=64, max_concurrent_steps=2, grid_block_n=2) | changes
+    )
+    if transposed:
+        call = transposed_ragged_dot_mgpu.transposed_ragged_dot
+    else:
+        call = ragged_dot_mgpu.ragged_dot
+    return lambda x, y, sizes: call(x, y, group_sizes=sizes, **options)
+
+
+SIZES = like(4, dtype=jnp.int32)
+OPERATIONS |= {
+    "ragged": (ragged(), [like(512, 128), like(4, 128, 256), SIZES]),
+    "ragged_turned": (ragged(transpose_rhs=True), [like(512, 128), like(4, 256, 128), SIZES]),
+    "ragged_odd": (
+        ragged(block_m=192, block_n=128, load_group_sizes_to_register=False),
+        [like(500, 128), like(4, 128, 200), SIZES],
+    ),
+    "ragged_transposed": (ragged(True), [like(128, 512), like(128, 256), SIZES]),
+    "ragged_transposed_wide": (
+        ragged(True, block_m=128, block_n=128), [like(100, 512, dtype=bf16), like(100, 256, dtype=bf16), SIZES],
+    ),
+}  # fmt: skip
