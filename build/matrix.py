@@ -92,6 +92,7 @@ def matrix(arguments: list[str]) -> int:
         print_cells(known.values())
         return 0
     chosen = known if "all" in options.cells else options.cells
+    check_wheels([known[name] for name in chosen], options.wheels)
     results = {}
     for name in chosen:
         start = time.monotonic()
@@ -188,20 +189,35 @@ def machine_code(folder: Path) -> Iterator[tuple[Path, str]]:
                 yield path.relative_to(folder), ELF_MACHINES.get(number, f"machine {number}")
 
 
+def check_wheels(chosen: list[Cell], folder: Path | None) -> None:
+    """Raises SetupError, before a cell runs, if `folder` is none or lacks a wheel that a cell takes."""
+    if folder is None:
+        return
+    if not folder.is_dir():
+        raise SetupError(f"matrix: --wheels={folder}: there is no such folder")
+    wanted = {wheel_tags(cell): cell.name for cell in reversed(chosen) if cell.extension}
+    if lacking := [name for tags, name in wanted.items() if not find_wheel(folder, *tags)]:
+        raise SetupError(
+            f"matrix: {folder} has no wheel of the extension for {', '.join(sorted(lacking))}; "
+            "without --wheels it is built"
+        )
+
+
+def wheel_tags(cell: Cell) -> tuple[str, str]:
+    """The Python and the machine of a cell's wheel. From 3.12 on it is one for all."""
+    return "3.11" if cell.python == "3.11" else "3.12", cell.machine
+
+
 def extension_wheel(cell: Cell, folder: Path | None) -> Path:
-    """The wheel of the extension for a cell, built if no folder of wheels is given. From 3.12 on it is one for all."""
-    version = "3.11" if cell.python == "3.11" else "3.12"
+    """The wheel of the extension for a cell, built if no folder of wheels is given."""
+    version, machine = wheel_tags(cell)
     if folder is None:
         folder = FOLDER / "wheels"
-    elif not find_wheel(folder, version, cell.machine):
-        raise SetupError(
-            f"{folder} has no wheel of the extension for Python {cell.python}, {cell.machine}"
-        )
-    if not (found := find_wheel(folder, version, cell.machine)):
+    if not (found := find_wheel(folder, version, machine)):
         settings = ["--wheels=jaxlib-ext", f"--output_path={folder}", f"--python_version={version}"]
-        if build([*settings, f"--config={cell.machine}"]):
+        if build([*settings, f"--config={machine}"]):
             raise SetupError("the extension cannot be built (see above)")
-        found = find_wheel(folder, version, cell.machine)
+        found = find_wheel(folder, version, machine)
     return found
 
 

@@ -1,6 +1,7 @@
 """`build.py matrix`: which cells there are, what each is made of, and how interpreters are found. Runs none."""
 
 import os
+import platform
 import re
 import sys
 from pathlib import Path
@@ -80,8 +81,20 @@ def test_wheels_of_the_extension(tmp_path):
     assert "cp311" in wheel.name
     wheel = matrix.extension_wheel(matrix.Cell("3.14", "oldest", "aarch64", True), tmp_path)
     assert "cp312-abi3" in wheel.name
-    with pytest.raises(environment.SetupError, match=r"no wheel of the extension for Python 3\.13"):
-        matrix.extension_wheel(matrix.Cell("3.13", "newest", "x86_64", True), tmp_path)
+
+
+@pytest.mark.parametrize("which", ["all", "3.13-newest-extension"])
+def test_a_folder_without_the_wheels_is_refused_before_a_cell_runs(tmp_path, monkeypatch, which):
+    monkeypatch.setattr(matrix, "run_cell", lambda *_: pytest.fail("it runs"))
+    with pytest.raises(environment.SetupError, match="--wheels=/absent: there is no such folder"):
+        matrix.matrix([which, "--wheels=/absent"])
+    (tmp_path / f"jaxlib_ext-0.10.2-cp311-cp311-manylinux_2_27_{platform.machine()}.whl").touch()
+    with pytest.raises(
+        environment.SetupError, match=r"has no wheel .* for .*3\.1[23]-\S+-extension"
+    ):
+        matrix.matrix([which, f"--wheels={tmp_path}"])
+    monkeypatch.setattr(matrix, "run_cell", lambda *_: "passed")
+    assert matrix.matrix(["3.11-newest-extension", "3.13-newest", f"--wheels={tmp_path}"]) == 0
 
 
 def test_machine_code(tmp_path):
