@@ -27,6 +27,12 @@ usable_python() {
 sys.exit(not os.path.exists("build/requirements/lock-%d.%d.txt" % sys.version_info[:2]))' 2>/dev/null
 }
 
+# Ends where an image is not named by its digest: need_digest IMAGE WHAT. The same name may be another image tomorrow.
+need_digest() {
+    [[ $1 =~ (^|@)sha256:[0-9a-f]{64}$ ]] ||
+        fail "$2=$1 has no digest: name IMAGE@sha256:..., or sha256:... of an image that was made here."
+}
+
 # Sets `python`: one that the pinned requirements are for, with venv.
 need_python() {
     local candidate versions=(build/requirements/lock-*.txt)

@@ -1,10 +1,9 @@
 #!/bin/bash
 # The tests of AMD's GPUs in a container with ROCm: ci/rocm_container.sh [TARGETS]; needs Docker and the kernel's amdgpu.
-# ROCM_IMAGE: the container, by default AMD's of ROCm 7 for Debian's neighbour Ubuntu 24.04. ROCR_VISIBLE_DEVICES says
-# which GPUs, if not all.
+# ROCM_IMAGE names the image with its digest: AMD's of ROCm 7 (docker.io/rocm/dev-ubuntu-24.04@sha256:...), or one that
+# ci/containers/build.sh made of it (sha256:...). ROCR_VISIBLE_DEVICES says which GPUs, if not all.
 set -euo pipefail
 . "$(dirname "${BASH_SOURCE[0]}")/common.sh"
-image=${ROCM_IMAGE:-docker.io/rocm/dev-ubuntu-24.04:7.0-complete}
 if [[ ${1:-} == --inside ]]; then
     shift
     count_accelerators rocm
@@ -14,6 +13,7 @@ if [[ ${1:-} == --inside ]]; then
     bazel test --config=rocm "--test_env=JAX_ACCELERATOR_COUNT=$count" "--local_test_jobs=$count" "$@"
     exit
 fi
+need_digest "${ROCM_IMAGE:-}" ROCM_IMAGE
 command -v docker >/dev/null || fail "there is no docker here."
 [[ -e /dev/kfd ]] || fail "there is no /dev/kfd: this lane needs an AMD GPU and the kernel's amdgpu driver."
 cache=${XDG_CACHE_HOME:-$HOME/.cache}/jax-build/rocm
@@ -24,4 +24,4 @@ if [[ -n ${JAX_BAZEL:-} ]]; then
     options+=("--volume=$file:$file:ro" "--env=JAX_BAZEL=$file")
 fi
 exec docker run --rm --init --privileged --device=/dev/kfd --device=/dev/dri --group-add=video --shm-size=16g \
-    "${options[@]}" "$image" bash ci/rocm_container.sh --inside "$@"
+    "${options[@]}" "$ROCM_IMAGE" bash ci/rocm_container.sh --inside "$@"

@@ -75,12 +75,41 @@ def test_what_is_refused(arguments, message):
     assert result.stdout == ""
 
 
-def test_the_digest_is_what_is_built_on(tmp_path):
+@pytest.fixture
+def docker(tmp_path):
+    """A PATH with a Docker that prints what it is asked for."""
     program = tmp_path / "docker"
     program.write_text('#!/bin/sh\nprintf "%s\\n" "$@"\n')
     program.chmod(0o755)
+    return f"{tmp_path}:/usr/bin:/bin"
+
+
+DIGEST = "sha256:" + "0a" * 32
+
+
+@pytest.mark.parametrize(
+    ("image", "has_one"),
+    [
+        ("", False),
+        ("rocm/dev-ubuntu-24.04:7.0", False),
+        ("rocm/dev-ubuntu-24.04@sha256:abc", False),
+        (f"rocm/dev-ubuntu-24.04@{DIGEST}", True),
+        (DIGEST, True),  # of one that was made here
+    ],
+)
+def test_the_lane_of_rocm_runs_no_image_without_a_digest(docker, tmp_path, image, has_one):
+    variables = {"PATH": docker, "XDG_CACHE_HOME": str(tmp_path), "ROCM_IMAGE": image}
+    command = ["bash", str(ROOT / "ci" / "rocm_container.sh")]
+    done = subprocess.run(command, env=variables, capture_output=True, text=True, check=False)
+    if has_one:
+        assert image in done.stdout.splitlines() or "there is no /dev/kfd: " in done.stderr
+    else:
+        assert done.returncode == 1 and f"ROCM_IMAGE={image} has no digest" in done.stderr
+
+
+def test_the_digest_is_what_is_built_on(docker):
     base = "docker.io/rocm/dev-ubuntu-24.04@sha256:" + "0a" * 32
-    result = build("rocm7", f"--base={base}", "--tag=mine", PATH=f"{tmp_path}:/usr/bin:/bin")
+    result = build("rocm7", f"--base={base}", "--tag=mine", PATH=docker)
     said = result.stdout.splitlines()
     assert said[:5] == ["build", "--build-arg", f"BASE={base}", "--tag", "mine"]
     assert said[-2:] == [str(CONTAINERS / "rocm7.Containerfile"), str(CONTAINERS)]

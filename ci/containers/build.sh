@@ -39,7 +39,7 @@ rocm() { # --base=IMAGE@sha256:DIGEST [--tag=NAME]
         *) fail "rocm7 takes --base=IMAGE@sha256:DIGEST and --tag=NAME, got $argument" ;;
         esac
     done
-    [[ $base =~ @sha256:[0-9a-f]{64}$ ]] || fail "--base=$base has no digest (IMAGE@sha256:...): the same name may be another image tomorrow."
+    need_digest "$base" --base
     for program in docker podman buildah; do
         if command -v "$program" >/dev/null; then
             exec "$program" build --build-arg "BASE=$base" --tag "$tag" --file "$here/rocm7.Containerfile" "$here"
