@@ -1,5 +1,6 @@
 """The command of build.py that makes the files of a release and checks them. It uploads nothing."""
 
+import fnmatch
 import hashlib
 import json
 import re
@@ -30,6 +31,7 @@ BUILDS = (
     ("jaxlib-ext", "3.12", "x86_64"),
     ("jaxlib-ext", "3.12", "aarch64"),
 )
+EXTENSION_TAGS = {"3.11": "cp311-cp311", "3.12": "cp312-abi3"}
 Row = tuple[str, str, str | None, str]  # check, subject, what is wrong or None, remark
 
 
@@ -101,6 +103,7 @@ def run_checks(version: str, root: Path, scratch: Path, options) -> Iterator[Row
         make(root, again, options.bazel_options, scratch / "second", of=files)
         yield from same_bytes(files, again)
     if "files" in wanted:
+        yield check_complete(files)
         yield from check_files(output, version)
     if "installs" in wanted:
         yield from check_installs(files, version, scratch, options.python)
@@ -185,6 +188,19 @@ def make(
             make_writable(scratch)
 
 
+def check_complete(files: list[Path]) -> Row:
+    """All that `BUILDS` make is there: pure wheels, the extension for each Python and machine, the source archive."""
+    names = [path.name for path in files]
+    pure = [f"{name.replace('-', '_')}-*-none-any.whl" for name in WHEELS if name != "jaxlib-ext"]
+    native = [
+        f"jaxlib_ext-*-{EXTENSION_TAGS[python]}-*_{machine}.whl" for _, python, machine in BUILDS
+    ]
+    wanted = [*pure, *native, "jax-*.tar.gz"]
+    missing = [pattern for pattern in wanted if not fnmatch.filter(names, pattern)]
+    problem = f"there is no {', no '.join(missing)}" if missing else None
+    return "complete", f"{len(wanted)} files", problem, f"{len(names)} are there"
+
+
 def builds_of(files: list[Path]) -> Iterator[tuple[str, str, str]]:
     """What of `BUILDS` some files come from."""
     for wheels, python, machine in BUILDS:
@@ -260,7 +276,7 @@ def check_installs(
 def wheel_of(name: str, python: str, files: list[Path]) -> Path | None:
     """The wheel of a distribution for a Python, on this machine."""
     stem = name.replace("-", "_")
-    tag = "cp311-cp311" if python == "3.11" else "cp312-abi3"
+    tag = EXTENSION_TAGS.get(python, EXTENSION_TAGS["3.12"])
     for path in files:
         if path.name.startswith(f"{stem}-") and path.suffix == ".whl":
             pure = path.name.endswith("-none-any.whl")

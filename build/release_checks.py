@@ -12,6 +12,7 @@ import json
 import re
 import subprocess
 import sys
+import tarfile
 import uuid
 import zipfile
 from collections.abc import Callable, Iterator
@@ -31,6 +32,7 @@ from packageurl import PackageURL
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name, parse_sdist_filename, parse_wheel_filename
 from packaging.version import Version
+from trove_classifiers import classifiers as CLASSIFIERS, deprecated_classifiers as DEPRECATED
 
 ROOT = Path(__file__).absolute().parent.parent
 sys.path.insert(0, str(ROOT / "build" / "bazel"))
@@ -78,7 +80,7 @@ def checks(options) -> Iterator[tuple[str, str, Callable[[], str]]]:
 
 
 def metadata(path: Path, version: str) -> str:
-    """Names, record and fields (wheel_test.py), the version, and what PyPI would say of it (twine)."""
+    """Names, record and fields (wheel_test.py), the version, and what PyPI would say of it (twine, trove-classifiers)."""
     if path.suffix == ".whl":
         wheel_test.check_content(path)
         found = parse_wheel_filename(path.name)[1]
@@ -92,7 +94,23 @@ def metadata(path: Path, version: str) -> str:
     )  # fmt: skip
     if done.returncode:
         raise Problem(done.stdout.strip().splitlines()[-1])
-    return "twine"
+    return f"twine, {check_classifiers(path)} classifiers"
+
+
+def check_classifiers(path: Path) -> int:
+    """Raises Problem if PyPI refuses a classifier; returns how many there are."""
+    found = fields(path).get_all("Classifier", [])
+    for each in found:
+        if each in DEPRECATED:
+            instead = ", ".join(DEPRECATED[each]) or "nothing"
+            raise Problem(f"PyPI refuses the classifier {each}: it has been replaced by {instead}")
+        if each not in CLASSIFIERS:
+            raise Problem(f"PyPI refuses the classifier {each}: it is none of trove-classifiers'")
+        if each.startswith("License ::") and fields(path)["License-Expression"]:
+            raise Problem(f"PyPI refuses the classifier {each} beside License-Expression")
+    if len(set(found)) < len(found):
+        raise Problem("a classifier is there twice")
+    return len(found)
 
 
 def platform_policy(path: Path) -> str:
@@ -120,7 +138,12 @@ def content(path: Path) -> dict[str, bytes]:
 
 
 def fields(path: Path):
-    (text,) = (t for n, t in content(path).items() if n.endswith(".dist-info/METADATA"))
+    """What stands in the metadata of a wheel or a source archive."""
+    if path.suffix == ".whl":
+        (text,) = (t for n, t in content(path).items() if n.endswith(".dist-info/METADATA"))
+    else:
+        with tarfile.open(path) as archive:
+            text = archive.extractfile(f"{path.name.removesuffix('.tar.gz')}/PKG-INFO").read()
     return email.parser.BytesParser().parsebytes(text)
 
 

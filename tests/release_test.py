@@ -155,6 +155,23 @@ def test_what_is_built(tmp_path, monkeypatch):
         release.make(ROOT, tmp_path, [], again)
 
 
+def test_all_files_of_a_release_are_there():
+    names = [
+        f"{name}-1.0-py3-none-any.whl"
+        for name in ("jax", *(f"jax_{k}_plugin" for k in ("cuda", "rocm", "tpu")))
+    ]
+    for tag in ("cp311-cp311", "cp312-abi3"):
+        names += [f"jaxlib_ext-1.0-{tag}-manylinux_2_27_{m}.whl" for m in ("aarch64", "x86_64")]
+    names.append("jax-1.0.tar.gz")
+    files = [Path(name) for name in names]
+    assert release.check_complete(files) == ("complete", "9 files", None, "9 are there")
+    for path in files:
+        problem = release.check_complete([other for other in files if other != path])[2]
+        (pattern,) = re.fullmatch(r"there is no (\S+)", problem).groups()
+        assert path.match(pattern)
+    assert release.check_complete([])[2].count("no ") == 9
+
+
 def test_wheels_of_each_python():
     names = ["jax-1.0-py3-none-any.whl", "jaxlib_ext-1.0-cp311-cp311-manylinux_2_27_x86_64.whl"]
     names += [f"jaxlib_ext-1.0-cp312-abi3-manylinux_2_27_{m}.whl" for m in ("aarch64", "x86_64")]
@@ -204,8 +221,11 @@ def test_one_table(tmp_path, monkeypatch, capsys):
     assert status == 1
     lines = output.out.splitlines()
     assert re.search(r"^versions +13 places +failed +MODULE.bazel has ", output.out, re.M)
+    assert re.fullmatch(
+        r"complete +9 files +failed +there is no jax_cuda_plugin-\S+, .*", lines[-3]
+    ), lines[-3]
     assert re.fullmatch(r"metadata +a\.whl +ok +twine", lines[-2])
     assert re.fullmatch(r" +b\.whl +failed  no summary", lines[-1])
-    assert "9.9.9: 2 checks failed; nothing was uploaded" in output.err
+    assert "9.9.9: 3 checks failed; nothing was uploaded" in output.err
     with pytest.raises(environment.SetupError, match=r"has nothing of version 9\.9\.8"):
         release.release(["--version=9.9.8", f"--wheels={tmp_path}", *skipped])
