@@ -48,4 +48,4 @@ need_program nginx nginx-light
 need_bazel
 trap '"$python" build/build.py bazel shutdown >/dev/null 2>&1 || true' EXIT
 JAX_REMOTE_ROOT=$root JAX_BUILD_PYTHON=$(command -v "$python") \
-    "$environment" -m pytest -c ci/remote/pytest.ini --rootdir=ci/remote ci/remote/remote_test.py "$@"
+    "$environment" -m pytest -c ci/remote/pytest.ini --rootdir=ci/remote ci/remote/worker_test.py ci/remote/remote_test.py "$@"

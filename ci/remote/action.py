@@ -127,7 +127,7 @@ class Execution:
                         continue
                     result.exit_code = 128 + 9
                     return _status(
-                        grpc.StatusCode.DEADLINE_EXCEEDED, f"ran longer than {limit:.0f} s"
+                        grpc.StatusCode.DEADLINE_EXCEEDED, f"ran longer than {limit:g} s"
                     )
                 result.exit_code = code if code >= 0 else 128 - code
                 return status_pb2.Status()

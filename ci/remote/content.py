@@ -92,7 +92,9 @@ class Storage:
 
     def read_batch(self, digests: list[Digest]) -> Iterator[tuple[Digest, bytes]]:
         request = re_pb2.BatchReadBlobsRequest(instance_name=self.instance, digests=digests)
+        lacking = {digest.hash: digest for digest in digests}
         for response in self._blobs.BatchReadBlobs(request).responses:
+            lacking.pop(response.digest.hash, None)
             if response.status.code == grpc.StatusCode.NOT_FOUND.value[0]:
                 raise MissingBlob(response.digest)
             if response.status.code:
@@ -103,6 +105,8 @@ class Storage:
                     f"the storage's {text(response.digest)} has the digest {text(found)}"
                 )
             yield response.digest, response.data
+        for digest in lacking.values():  # which the answer has left out
+            raise MissingBlob(digest)
 
     def upload(self, blobs: dict[str, tuple[Digest, bytes | Path]]) -> int:
         """Uploads what the storage lacks of blobs by their hashes; returns how many bytes."""

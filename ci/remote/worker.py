@@ -120,11 +120,13 @@ class Worker:
 
     def _follow(self) -> None:
         """Starts the lease that the session has, and stops one that it has no more."""
-        leases = {lease.id: lease for lease in self.session.leases}
+        going = [lease for lease in self.session.leases if lease.state != bots_pb2.CANCELLED]
+        leases = {lease.id: lease for lease in going}
         if self.thread is not None and self.thread.name not in leases:
             self._drop_execution()
         for lease in leases.values():
-            if lease.state == bots_pb2.ACTIVE and self.thread is None:
+            if lease.state in (bots_pb2.PENDING, bots_pb2.ACTIVE) and self.thread is None:
+                lease.state = bots_pb2.ACTIVE
                 folder = self.folder / "actions" / str(uuid.uuid4())
                 self.execution = Execution(
                     self.name, self.store, self.sandbox, folder, self.devices, self._started
@@ -137,7 +139,8 @@ class Worker:
         start, before = time.time(), self.store.downloaded
         try:
             action = re_pb2.Action()
-            lease.payload.Unpack(action)
+            if not lease.payload.Unpack(action):
+                raise TypeError(f"the lease has no Action, but a {lease.payload.TypeName()}")
             result, status = execution.run(action)
         except Exception as error:  # whatever it is, the server has to know
             result = re_pb2.ActionResult()
