@@ -29,6 +29,11 @@ class Outcome:
     tests: dict[str, str]
 
     @property
+    def actions(self) -> int:
+        """All but Bazel's own, wherever their results come from."""
+        return self.runners["total"] - self.runners["internal"]
+
+    @property
     def executed(self) -> int:
         """Actions that ran anywhere, neither found in a cache nor Bazel's own."""
         found = ("total", "internal", "remote cache hit", "disk cache hit")

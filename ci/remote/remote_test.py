@@ -1,7 +1,7 @@
 """Remote execution on this machine: what runs where, and what happens when a part of it fails.
 
-Run by ci/remote.sh, which says where the bare root is (JAX_REMOTE_ROOT). The tests of a module share
-a service and a Bazel, and are in the order of what they cost.
+Run by ci/remote.sh, which says where the bare root is (JAX_REMOTE_ROOT), behind worker_test.py. The tests of a
+module share a service and a Bazel, and are in the order of what they cost.
 """
 
 import contextlib
@@ -15,7 +15,7 @@ import time
 from pathlib import Path
 
 import pytest
-from bazel_client import Bazel, outcome
+from bazel_client import ROOT, Bazel, outcome
 from service import Part, Service, free_port
 
 PROBES = "//ci/remote/probes:"
@@ -215,6 +215,71 @@ def test_a_plain_http_cache_shares_results(http_cache):
         assert second.executed == 0 and second.runners["remote cache hit"] == 2
     finally:
         bazel.close()
+
+
+TESTS = ("core_cpu", "dtypes_cpu", "mesh_cpu", "tree_util_cpu")
+
+
+@contextlib.contextmanager
+def another_line(path: Path):
+    """A file of the sources with a line more, which changes no result."""
+    content = path.read_bytes()
+    path.write_bytes(content + b"# another line\n")
+    try:
+        yield
+    finally:
+        path.write_bytes(content)
+
+
+def test_a_changed_line_uploads_and_runs_little_again(tmp_path, capsys):
+    """Prints what docs/remote_execution.md tells; its server has nothing to begin with."""
+    targets = [f"//tests:{name}" for name in TESTS]
+
+    def measured(what: str):
+        stored, before = sizes(), len(records(service, "executed"))
+        start = time.monotonic()
+        result = bazel.run("test", *targets)
+        seconds = time.monotonic() - start
+        assert result.tests == dict.fromkeys(targets, "PASSED")
+        new = sizes().keys() - stored.keys()
+        done = records(service, "executed")[before:]
+        # workers upload outputs: the rest is Bazel's, inputs and descriptions of actions
+        size = sum(sizes()[name] for name in new) - sum(entry["uploaded"] for entry in done)
+        ran = sum(entry["arguments"][0].endswith("test-setup.sh") for entry in done)
+        with capsys.disabled():
+            print(
+                f"\n{what}: {result.actions} actions, of which workers executed {result.executed} "
+                f"({ran} of tests' shards), {result.runners['remote cache hit']} results were in the cache; "
+                f"{len(new)} new blobs; {size} bytes of inputs; {seconds:.0f} s"
+            )
+        return done, ran, size
+
+    def sizes():
+        return {
+            path.parent.name + path.name: path.stat().st_size
+            for path in service.content.glob("*/*")
+        }
+
+    with Service(Path(os.environ["JAX_REMOTE_ROOT"]), tmp_path) as service:
+        service.start_worker("cpu-0")
+        service.start_worker("cpu-1")
+        settings = ["--config=rbe", "--jobs=4", "--config=packed_python", *service.bazel_settings()]
+        bazel = Bazel(settings)
+        try:
+            bazel.clean()
+            _, ran, size = measured("a clean build")
+            assert ran >= len(TESTS) and size > 1e8
+            source = ROOT / "jax" / "_src"
+            with another_line(source / "lax" / "lax" / "arithmetic.py"):
+                done, again, size = measured("another line in lax/lax/arithmetic.py")
+                assert again == ran and size < 1e6
+                assert all(entry["test"] for entry in done)  # nothing but the tests
+            bazel.run("test", *targets)
+            with another_line(source / "numpy" / "setops.py"):
+                done, _, size = measured("another line in numpy/setops.py")
+                assert not done and size < 1e6
+        finally:
+            bazel.close()
 
 
 def test_python_tests_have_their_interpreter_as_an_input(service, bazel):
