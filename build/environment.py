@@ -118,7 +118,8 @@ def prepare(environment: Environment) -> Path:
     if problem(environment, wanted) is None:
         return environment.python
     try:
-        with _locked(environment):
+        lock = environment.root / f"{environment.name}.lock"
+        with locked(lock, f"making {environment.name}"):
             _remove_leftovers(environment)
             trouble = problem(environment, wanted)
             if trouble is None:
@@ -237,13 +238,13 @@ def _lock_names(lock_file: Path) -> set[str]:
 
 
 @contextlib.contextmanager
-def _locked(environment: Environment) -> Iterator[None]:
+def locked(path: Path, work: str) -> Iterator[None]:
     """Takes a lock against concurrent changes, which the system releases even after a crash."""
-    with open(environment.root / f"{environment.name}.lock", "w") as file:
+    with open(path, "w") as file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            say(f"waiting for another build.py that is making {environment.name}")
+            say(f"waiting for another build.py that is {work}")
             fcntl.flock(file, fcntl.LOCK_EX)
         yield
 

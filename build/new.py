@@ -10,10 +10,11 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import build_files
-from environment import SetupError, UsageError, say
+from environment import SetupError, UsageError, locked, say
 
 ROOT = Path(__file__).absolute().parent.parent
 SKELETONS = ROOT / "build" / "skeletons"
+PLACEHOLDER = "a_name_that_nothing_has"
 LIMIT = 100  # columns, as for ruff
 Texts = dict[str, str]  # of files by their paths in the checkout
 
@@ -24,13 +25,8 @@ def new(arguments: list[str]) -> int:
         raise UsageError(f"new takes two words: {', '.join(KINDS)}, and a name")
     kind, name = arguments
     check_name(name)
-    texts = KINDS[kind](name)
-    with all_or_nothing():
-        for path, text in texts.items():
-            _write(ROOT / path, text)
-        for file, text in build_files.build_files(ROOT).items():
-            if not file.exists() or file.read_text() != text:
-                _write(file, text)
+    with locked(ROOT / ".new.lock", "writing a skeleton"):
+        texts = _write_all(kind, name)
     for path in _written:
         say(f"wrote {path.relative_to(ROOT)}")
     test = next(
@@ -38,6 +34,17 @@ def new(arguments: list[str]) -> int:
     )
     say(f"replace what is marked TODO, then: python3 build/build.py test {test} -k {name}")
     return 0
+
+
+def _write_all(kind: str, name: str) -> Texts:
+    texts = KINDS[kind](name)
+    with all_or_nothing():
+        for path, text in texts.items():
+            _write(ROOT / path, text)
+        for file, text in build_files.build_files(ROOT).items():
+            if not file.exists() or file.read_text() != text:
+                _write(file, text)
+    return texts
 
 
 def check_name(name: str) -> None:
@@ -59,7 +66,9 @@ def primitive(name: str) -> Texts:
     package, public = "jax/_src/lax/lax/__init__.py", "jax/lax/__init__.py"
     rows, checks = "tests/primitive_rows.py", "tests/filecheck/elementwise.filecheck.py"
     _refuse(name, names, package, public)
+    _refuse_words(name, "primitive")
     _refuse_primitive(name)
+    _free(f"jax/lax/{name}.py")
     return {
         _free(f"jax/_src/lax/lax/{name}.py"): _skeleton("primitive", name),
         package: _with_import(_read(package), module, names),
@@ -75,6 +84,7 @@ def primitive(name: str) -> Texts:
 def function(name: str) -> Texts:
     module, public = f"jax._src.numpy.{name}", "jax/numpy/__init__.py"
     _refuse(name, (name,), public)
+    _refuse_words(name, "function")
     text = _read(public)
     imports = f"    from {module} import (\n        {name} as {name},\n    )\n"
     start = text.index("if _TYPE_CHECKING:\n")
@@ -96,6 +106,7 @@ def function(name: str) -> Texts:
 def distribution(name: str) -> Texts:
     public, documented = "jax/scipy/stats/__init__.py", "tests/docstrings_scipy_test.py"
     _refuse(name, (name,), public, "jax/_src/scipy/stats/__init__.py")
+    _refuse_words(name, "distribution_test")
     return {
         _free(f"jax/_src/scipy/stats/{name}.py"): _skeleton("distribution", name),
         _free(f"jax/scipy/stats/{name}.py"): _skeleton("distribution_public", name),
@@ -144,13 +155,16 @@ def _read(path: str) -> str:
 def _free(path: str) -> str:
     if (ROOT / path).exists():
         raise UsageError(f"new: there is a file {path} already")
+    if (ROOT / path).with_suffix("").is_dir():
+        raise UsageError(f"new: there is a package {path.removesuffix('.py')} already")
     return path
 
 
 def _refuse(name: str, names: tuple[str, ...], *paths: str) -> None:
-    """Raises UsageError if one of the files has one of the names."""
+    """Raises UsageError if one of the files has one of the names, or uses it as Python's own."""
     for path in paths:
         taken: set[str] = set()
+        used: set[str] = set()
         for node in ast.walk(ast.parse(_read(path))):
             if isinstance(node, ast.alias):
                 taken.add(node.asname or node.name)
@@ -160,8 +174,26 @@ def _refuse(name: str, names: tuple[str, ...], *paths: str) -> None:
                 taken |= {each.value for each in listed if isinstance(each, ast.Constant)}
             elif isinstance(node, ast.FunctionDef | ast.ClassDef):
                 taken.add(node.name)
+            elif isinstance(node, ast.Name):
+                used.add(node.id)
         if found := taken.intersection(names):
             raise UsageError(f"new: there is a {min(found)} already, in {path}")
+        if found := used.intersection(names):
+            raise UsageError(f"new: {path} uses the name {min(found)} itself")
+
+
+def _refuse_words(name: str, skeleton: str) -> None:
+    """Raises UsageError if a skeleton, which binds the name, uses it for something else."""
+    used: set[str] = set()
+    for node in ast.walk(ast.parse(_skeleton(skeleton, PLACEHOLDER))):
+        if isinstance(node, ast.Name):
+            used.add(node.id)
+        elif isinstance(node, ast.alias):
+            used.add((node.asname or node.name).partition(".")[0])
+        elif isinstance(node, ast.arg):
+            used.add(node.arg)
+    if name in used - {PLACEHOLDER}:
+        raise UsageError(f"new: {name} is a name that what is written uses itself; take another")
 
 
 def _refuse_primitive(name: str) -> None:

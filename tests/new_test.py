@@ -5,6 +5,7 @@ import os
 import shutil
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 import pytest
@@ -81,10 +82,25 @@ def content(root: Path) -> dict[Path, bytes]:
         (["primitive", "sin"], "there is a sin already, in jax/_src/lax/lax/__init__.py"),
         (["primitive", "cond"], "there is a cond already, in jax/lax/__init__.py"),
         (["primitive", "eigh"], "there is a primitive eigh already, in jax/_src/lax/linalg"),
+        (["primitive", "linalg"], "there is a linalg already, in jax/lax/__init__.py"),
+        (["primitive", "hlo"], "hlo is a name that what is written uses itself; take another"),
+        (["primitive", "unary_primitive"], "there is a unary_primitive already"),
+        (["primitive", "with_sharding"], "with_sharding is a name that what is written uses"),
         (["primitive", "rules"], None),
+        (["primitive", "lax"], None),
+        (["primitive", "print"], None),
         (["function", "unique"], "there is a unique already, in jax/numpy/__init__.py"),
         (["function", "exp2"], "there is a exp2 already"),
         (["function", "padding"], "there is a file jax/_src/numpy/padding.py already"),
+        (["function", "lax"], "lax is a name that what is written uses itself; take another"),
+        (["function", "export"], "export is a name that what is written uses itself"),
+        (["function", "sorted"], "jax/numpy/__init__.py uses the name sorted itself"),
+        (["function", "jnp"], None),
+        (["function", "test"], None),
+        (["distribution", "jnp"], "jnp is a name that what is written uses itself"),
+        (["distribution", "getattr"], "getattr is a name that what is written uses itself"),
+        (["distribution", "export"], None),
+        (["distribution", "test"], None),
         (["distribution", "rankdata"], "there is a rankdata already"),
         (["distribution", "norm"], "there is a norm already, in jax/scipy/stats/__init__.py"),
         (["distribution", "common"], "there is a file jax/_src/scipy/stats/common.py already"),
@@ -118,6 +134,24 @@ def test_a_failure_leaves_nothing(there, monkeypatch, error):
     with pytest.raises(environment.SetupError, match=f"{error}; nothing was written"):
         new.new(["distribution", "bell"])
     assert content(there) == before
+
+
+def test_two_at_once_lose_nothing(there, monkeypatch):
+    monkeypatch.setattr(build_files, "build_files", lambda root: {})
+    monkeypatch.setattr(new, "_write", lambda path, text: written.update({path.name: text}))
+    written, changes = {}, there / "CHANGELOG.md"
+    waits = threading.Event()
+    monkeypatch.setattr(environment, "say", lambda text: waits.set())
+    thread = threading.Thread(target=new.new, args=(["distribution", "gong"],))
+    before = changes.read_text()
+    with environment.locked(there / ".new.lock", "writing a skeleton"):
+        thread.start()
+        assert waits.wait(60) and not written
+        changes.write_text(before.replace("### Added\n", "### Added\n\n- Another's.\n", 1))
+    thread.join(60)
+    changes.write_text(before)
+    assert "- Another's.\n" in written["CHANGELOG.md"]
+    assert "- `jax.scipy.stats.gong`: TODO.\n" in written["CHANGELOG.md"]
 
 
 def test_what_is_written_works(there, monkeypatch):
