@@ -14,6 +14,9 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
+# The names of the primitives in all programs that were printed, for filecheck_test.py.
+seen: set[str] = set()
+
 
 def print_jaxpr(*args: Any) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     """Prints the jaxpr of the decorated function.
@@ -27,7 +30,9 @@ def print_jaxpr(*args: Any) -> Callable[[Callable[..., Any]], Callable[..., Any]
 
     def show(fun):
         _title(fun, args)
-        print(jax.make_jaxpr(fun)(*_types(args)))
+        jaxpr = jax.make_jaxpr(fun)(*_types(args))
+        _note(jaxpr)
+        print(jaxpr)
         return fun
 
     return show
@@ -48,6 +53,7 @@ def print_ir(*args: Any, platform: str = "cpu", **options: Any) -> Callable[...,
     def show(fun):
         _title(fun, args)
         traced = jax.jit(fun, **options).trace(*_types(args))
+        _note(traced.jaxpr)
         print(traced.lower(lowering_platforms=(platform,)).as_text())
         return fun
 
@@ -67,3 +73,15 @@ def _type(text):
         return text
     dtype, shape = re.fullmatch(r"(\w+)\[([\d,]*)\]", text).groups()
     return jax.ShapeDtypeStruct([int(n) for n in shape.split(",") if n], jnp.dtype(dtype))
+
+
+def _note(jaxpr):
+    for eqn in jaxpr.eqns:
+        seen.add(eqn.primitive.name)
+        for value in jax.tree.leaves(list(eqn.params.values()), is_leaf=_is_jaxpr):
+            if _is_jaxpr(value):
+                _note(value)
+
+
+def _is_jaxpr(value):
+    return hasattr(value, "eqns")
