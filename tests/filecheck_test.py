@@ -77,17 +77,12 @@ WITHOUT_FILE = {
     "interpreters/ad": OWN_TRACE,
     "key_reuse": OWN_TRACE,
     "lax/scaled_dot": LIBRARY,
-    "nn": LIBRARY,
     "numpy": OWN_TRACE,
     "pallas/fuser": "rewritten before a program is lowered: pallas_fuser_test.py",
-    "pallas/mosaic": KERNELS,
     "pallas/mosaic/interpret": OWN_TRACE,
     "pallas/mosaic/sparse_core": KERNELS,
-    "pallas/mosaic_gpu": KERNELS,
     "pallas/mosaic_gpu/lowering": KERNELS,
-    "pallas/triton": KERNELS,
     "rnn": LIBRARY,
-    "sparse/linalg": LIBRARY,
     "xla_metadata": "of functions that are called: calls.filecheck.py has an operation that is marked",
 }
 
