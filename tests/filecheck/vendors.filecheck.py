@@ -64,7 +64,7 @@ def laid_out(x):
     def kernel(x_ref, y_ref):
         y_ref[...] = plmgpu.layout_cast(x_ref[...], plmgpu.Layout.WGMMA)
 
-    return plmgpu.kernel(kernel, out_shape=x)(x)
+    return plmgpu.kernel(kernel, out_type=x)(x)
 
 
 # CHECK-LABEL: TEST: attention bfloat16[2,8,4,64] bfloat16[2,8,4,64] bfloat16[2,8,4,64]
