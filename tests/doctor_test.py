@@ -378,6 +378,30 @@ def test_memory_variables_that_are_fine(environment):
     assert not problems(resources.check_memory)
 
 
+@pytest.mark.parametrize(
+    "pages, library, tunables, remedy",
+    [
+        ("always [madvise] never", "glibc 2.36", None, "glibc.malloc.hugetlb=1"),
+        ("always [madvise] never", "glibc 2.36", "a.b=c", "a.b=c:glibc.malloc.hugetlb=1"),
+        ("always [madvise] never", "glibc 2.36", "glibc.malloc.hugetlb=1", None),
+        ("always [madvise] never", "glibc 2.31", None, None),
+        ("always [madvise] never", None, None, None),
+        ("[always] madvise never", "glibc 2.36", None, None),
+        ("always madvise [never]", "glibc 2.36", None, None),
+    ],
+)
+def test_huge_pages(environment, monkeypatch, tmp_path, pages, library, tunables, remedy):
+    if jax.default_backend() != "cpu":
+        pytest.skip("huge pages are for programs on CPUs")
+    environment(GLIBC_TUNABLES=tunables)
+    (tmp_path / "enabled").write_text(pages)
+    monkeypatch.setattr(hardware_utils, "HUGE_PAGES", tmp_path / "enabled")
+    monkeypatch.setattr(os, "confstr", lambda name: library)
+    found = [f for f in resources.check_memory() if "huge pages" in f.message]
+    assert [f.remedy for f in found] == ([f"export GLIBC_TUNABLES={remedy}"] if remedy else [])
+    assert all(f.level is Level.NOTE for f in found)
+
+
 def test_misspelled_variables(environment):
     environment(JAX_ENABLE_X46="1", XLA_PYTHON_CLIENT_PREALOCATE="0", JAX_MY_OWN="1")
     messages = [f.message for f in problems(resources.check_variables)]

@@ -13,6 +13,7 @@ _GOOGLE_PCI_VENDOR_ID = "0x1ae0"
 _AMD_PCI_VENDOR_ID = 0x1002
 CGROUPS = pathlib.Path("/sys/fs/cgroup")
 CGROUPS_OF_PROCESS = pathlib.Path("/proc/self/cgroup")
+HUGE_PAGES = pathlib.Path("/sys/kernel/mm/transparent_hugepage/enabled")
 NVIDIA_GPU_DEVICES = ["/dev/nvidia0", "/dev/nvidiactl", "/dev/dxg"]
 
 
@@ -79,7 +80,20 @@ def num_available_amd_gpus(stop_at: int | None = None) -> int:
 
 def transparent_hugepages_enabled() -> bool:
     """Whether the kernel uses huge pages for all memory."""
-    return "[always]" in _read(pathlib.Path("/sys/kernel/mm/transparent_hugepage/enabled"))
+    return "[always]" in _read(HUGE_PAGES)
+
+
+def transparent_hugepages_on_request() -> bool:
+    """Whether the kernel uses huge pages for memory of which a program asks for them."""
+    return "[madvise]" in _read(HUGE_PAGES)
+
+
+def c_library() -> str | None:
+    """The C library's name and version, as "glibc 2.36", or None if it does not say."""
+    try:
+        return os.confstr("CS_GNU_LIBC_VERSION")
+    except (AttributeError, ValueError, OSError):
+        return None
 
 
 def get_shm_size_in_mb() -> float:

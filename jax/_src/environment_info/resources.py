@@ -155,12 +155,30 @@ def check_memory() -> Iterator[Finding]:
             f"/dev/shm has {shared:.0f} MiB, by which GPUs of one machine exchange data",
             "docker run --shm-size=1g ...",
         )
+    yield from _check_huge_pages(topic)
     try:
         free = os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
         total = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     except (ValueError, OSError, AttributeError):
         return
     yield ok(topic, f"{total / _GIGABYTE:.3g} GB, of which {free / _GIGABYTE:.3g} GB are free")
+
+
+def _check_huge_pages(topic: str) -> Iterator[Finding]:
+    """Whether memory of programs on CPUs, which XLA allocates anew for each call, could have huge pages."""
+    tunables = os.environ.get("GLIBC_TUNABLES", "")
+    if "glibc.malloc.hugetlb=" in tunables or not hardware_utils.transparent_hugepages_on_request():
+        return
+    if not (xla_bridge.backends_are_initialized() and xla_bridge.default_backend() == "cpu"):
+        return
+    name, _, version = (hardware_utils.c_library() or "").partition(" ")
+    if name == "glibc" and tuple(map(int, version.split(".")[:2])) >= (2, 35):
+        wanted = ":".join(filter(None, [tunables, "glibc.malloc.hugetlb=1"]))
+        yield note(
+            topic,
+            "the kernel has huge pages for programs that ask for them; large programs on CPUs are faster with them",
+            f"export GLIBC_TUNABLES={wanted}",
+        )
 
 
 def _check_memory_values(topic: str, values: dict[str, str]) -> Iterator[Finding]:
