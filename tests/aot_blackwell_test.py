@@ -41,10 +41,14 @@ OF_REFERENCE = {
     "specialized": "5 commit.cta_group::1; 4 ld.16x256b.x8; 16 mma.cta_group::1.kind::f16",
 }  # fmt: skip
 # Those of operations of the library, but for products and their arrivals: their loops are unrolled differently.
+# It has products of groups of rows for pairs of blocks only; those of one block read as products without groups.
 OPERATIONS_OF_REFERENCE = {
     "matmul": "4 ld.16x256b.x8",
     "matmul_pair": "8 ld.16x256b.x8",
     "matmul_float8": "4 ld.16x256b.x8",
+    "ragged": "4 ld.16x256b.x8",
+    "ragged_pair": "8 ld.16x256b.x8",
+    "ragged_float8": "4 ld.16x256b.x8",
 }
 NAMES = [*KERNELS, *OPERATIONS, "specialized"]
 

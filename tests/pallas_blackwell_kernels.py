@@ -10,7 +10,7 @@ import jax.numpy as jnp
 from jax import lax
 from jax.experimental import pallas as pl
 from jax.experimental.pallas import mosaic_gpu as plgpu
-from jax.experimental.pallas.ops.gpu import blackwell_matmul_mgpu
+from jax.experimental.pallas.ops.gpu import blackwell_matmul_mgpu, blackwell_ragged_dot_mgpu
 
 # Operations of the library
 
@@ -26,10 +26,27 @@ def matmul(dtype, **options):
     )
 
 
+def ragged(dtype, **options):
+    options = (
+        dict(
+            tile_m=128, tile_n=128, tile_k=64, max_concurrent_steps=4, collective=False, grid_tile_width=1,
+            grid_minor_dim=blackwell_matmul_mgpu.MatmulDimension.N,
+        )
+        | options
+    )  # fmt: skip
+    config = blackwell_ragged_dot_mgpu.TuningConfig(**options)
+    call = lambda a, b, sizes: blackwell_ragged_dot_mgpu.ragged_dot_kernel(a, b, sizes, config)
+    args = [like(1024, 512, dtype=dtype), like(8, 512, 1024, dtype=dtype), like(8, dtype=i32)]
+    return types.SimpleNamespace(call=call, args=args)
+
+
 OPERATIONS = {
     "matmul": matmul(bf16),
     "matmul_pair": matmul(bf16, collective=True, grid_tile_width=4),
     "matmul_float8": matmul(jnp.float8_e4m3fn, tile_k=128),
+    "ragged": ragged(f16),
+    "ragged_pair": ragged(bf16, collective=True),
+    "ragged_float8": ragged(jnp.float8_e4m3fn, tile_k=128),
 }
 
 TMEM, L = plgpu.TMEM, plgpu.Layout

@@ -41,7 +41,7 @@ from jax._src.pallas.ops.gpu.warpgroups import part, swizzled
 traceback_util.register_exclusion(__file__)
 TMEM = MemorySpace.TMEM
 _DTYPES = ("bfloat16", "float16", "float8_e4m3fn", "float8_e5m2")
-_RESULTS = 2  # accumulators, and buffers of results
+RESULTS = 2  # accumulators, and buffers of results
 _COPIES, _MULTIPLIES = 0, 1  # warps
 
 
@@ -77,7 +77,7 @@ class TuningConfig:
 
 
 @dataclasses.dataclass(frozen=True)
-class _Plan:
+class Plan:
     """What the kernel is made from.
 
     Attributes:
@@ -103,17 +103,17 @@ class _Plan:
         """Return the types of references."""
         c = self.config
         buffers = (c.max_concurrent_steps,)
-        ordered = Barrier(num_barriers=_RESULTS, orders_tensor_core=True)
+        ordered = Barrier(num_barriers=RESULTS, orders_tensor_core=True)
         stored: Any = ordered
         if self.axis is not None:
             stored = ClusterBarrier(
-                collective_axes=(self.axis,), num_barriers=_RESULTS, orders_tensor_core=True
+                collective_axes=(self.axis,), num_barriers=RESULTS, orders_tensor_core=True
             )
         return dict(
             a=swizzled((*buffers, c.tile_m, c.tile_k), self.dtype),
             b=swizzled((*buffers, c.tile_k, c.tile_n), self.dtype),
-            out=swizzled((_RESULTS, c.tile_m, c.epilogue_tile_n), self.dtype),
-            acc=TMEM((c.tile_m, _RESULTS * self.columns), np.float32, collective=c.collective),
+            out=swizzled((RESULTS, c.tile_m, c.epilogue_tile_n), self.dtype),
+            acc=TMEM((c.tile_m, RESULTS * self.columns), np.float32, collective=c.collective),
             copied=Barrier(num_arrivals=2, num_barriers=c.max_concurrent_steps),
             consumed=Barrier(num_barriers=c.max_concurrent_steps, orders_tensor_core=True),
             multiplied=ordered,
@@ -143,7 +143,11 @@ def matmul_kernel(a: Any, b: Any, config: TuningConfig, *, interpret: Any = None
     >>> float(matmul_kernel(x, x, config, interpret=plgpu.InterpretParams())[0, 0])
     128.0
     """
-    plan = _plan(a, b, config)
+    if len(a.shape) != 2 or len(b.shape) != 2:
+        raise ValueError(
+            f"matmul_kernel takes matrices (m, k) and (k, n), got {a.shape} and {b.shape}."
+        )
+    plan = plan_tiles(a, b, config, "matmul_kernel")
     pair = dict(cluster=(2,), cluster_names=(plan.axis,)) if config.collective else {}
     m, n = a.shape[0], b.shape[1]
     run = kernel(
@@ -154,17 +158,27 @@ def matmul_kernel(a: Any, b: Any, config: TuningConfig, *, interpret: Any = None
     return run(a, b)
 
 
-def _plan(a: Any, b: Any, config: TuningConfig) -> _Plan:
-    if len(a.shape) != 2 or len(b.shape) != 2 or a.shape[1] != b.shape[0]:
+def plan_tiles(a: Any, b: Any, config: TuningConfig, name: str) -> Plan:
+    """Return how the product of two matrices is divided; of `b` with more dimensions, that with each of its matrices.
+
+    Args:
+      a, b: arrays of shape (m, k) and (..., k, n), or their types.
+      config: the options.
+      name: the operation's, for errors.
+
+    Raises:
+      ValueError: if shapes, dtypes and tiles do not match.
+    """
+    (m, k), (inner, n) = a.shape, b.shape[-2:]
+    if k != inner:
         raise ValueError(
-            f"matmul_kernel takes matrices (m, k) and (k, n), got {a.shape} and {b.shape}."
+            f"{name} takes matrices (m, k) and (k, n), got {a.shape} and {b.shape}: k={k} is not {inner}."
         )
-    name = dtypes.dtype_name(a.dtype)
-    if a.dtype != b.dtype or name not in _DTYPES:
+    left, right = dtypes.dtype_name(a.dtype), dtypes.dtype_name(b.dtype)
+    if left != right or left not in _DTYPES:
         raise ValueError(
-            f"matmul_kernel takes matrices of one dtype of {', '.join(_DTYPES)}, got {name} and {dtypes.dtype_name(b.dtype)}."
+            f"{name} takes matrices of one dtype of {', '.join(_DTYPES)}, got {left} and {right}."
         )
-    (m, k), n = a.shape, b.shape[1]
     blocks = 2 if config.collective else 1
     if config.tile_m != 128:
         raise ValueError(f"tile_m={config.tile_m} must be 128, the rows of tensor memory.")
@@ -185,10 +199,10 @@ def _plan(a: Any, b: Any, config: TuningConfig) -> _Plan:
         raise ValueError(
             f"tile_n={config.tile_n}{twice} is more than 256 columns, of which two results fill tensor memory."
         )
-    return _Plan(config, a.dtype, (m // rows, n // columns), k // config.tile_k, rows, columns)
+    return Plan(config, a.dtype, (m // rows, n // columns), k // config.tile_k, rows, columns)
 
 
-def _body(plan: _Plan) -> Any:
+def _body(plan: Plan) -> Any:
     config = plan.config
 
     def body(a_ref: Any, b_ref: Any, out_ref: Any, *, acc: Any, **scratch: Any) -> None:
@@ -201,12 +215,12 @@ def _body(plan: _Plan) -> Any:
             at = planar_snake(
                 info.index[0], plan.shape, config.grid_minor_dim, config.grid_tile_width
             )
-            slot = lax.rem(info.local_index, np.int32(_RESULTS))
+            slot = lax.rem(info.local_index, np.int32(RESULTS))
             mine = acc.at[:, ds(lax.mul(slot, np.int32(plan.columns)), plan.columns)]
 
             @when(lax.eq(thread, np.int32(0)))
             def _() -> None:
-                _multiply(plan, a_ref, b_ref, mine, at, info.local_index, slot, scratch)
+                multiply_tile(plan, a_ref, b_ref, mine, at, info.local_index, slot, scratch)
 
             @when(lax.eq(thread, np.int32(1)))
             def _() -> None:
@@ -219,10 +233,20 @@ def _body(plan: _Plan) -> Any:
     return body
 
 
-def _multiply(
-    plan: _Plan, a_ref: Any, b_ref: Any, acc: Any, at: Any, number: Any, slot: Any, scratch: Any
+def multiply_tile(
+    plan: Plan, a_ref: Any, b_ref: Any, acc: Any, at: Any, number: Any, slot: Any, scratch: Any
 ) -> None:
-    """Compute a tile: one warp copies, another one multiplies."""
+    """Compute a tile: one warp copies, another one multiplies.
+
+    Args:
+      plan: the plan.
+      a_ref, b_ref: the matrices, in global memory.
+      acc: the accumulator, in tensor memory.
+      at: which tile of the rows of `a_ref`, and of the columns of `b_ref`.
+      number: how many tiles the block has computed before.
+      slot: the number of the accumulator.
+      scratch: references by their names in `plan.scratch()`.
+    """
     config, buffers = plan.config, np.int32(plan.config.max_concurrent_steps)
     a, b, copied, consumed = [scratch[n] for n in ("a", "b", "copied", "consumed")]
     first = lax.mul(number, np.int32(plan.steps))
@@ -268,7 +292,7 @@ def _multiply(
 
         @when(starts)
         def _() -> None:
-            @when(lax.ge(number, np.int32(_RESULTS)))
+            @when(lax.ge(number, np.int32(RESULTS)))
             def _() -> None:
                 barrier_wait(scratch["stored"].at[slot])
 
@@ -276,7 +300,7 @@ def _multiply(
             tcgen05_commit_arrive(scratch["multiplied"].at[slot], plan.axis)
 
 
-def _store(plan: _Plan, out_ref: Any, acc: Any, at: Any, slot: Any, scratch: Any) -> None:
+def _store(plan: Plan, out_ref: Any, acc: Any, at: Any, slot: Any, scratch: Any) -> None:
     """Store a tile, in parts of some columns each."""
     config, out = plan.config, scratch["out"]
     row = lax.mul(at[0], np.int32(plan.rows))
@@ -287,8 +311,8 @@ def _store(plan: _Plan, out_ref: Any, acc: Any, at: Any, slot: Any, scratch: Any
     barrier_wait(scratch["multiplied"].at[slot])
     for i in range(plan.columns // width):
         x = async_load_tmem(acc.at[:, ds(i * width, width)])
-        buffer = out.at[i % _RESULTS]
-        wait_smem_to_gmem(_RESULTS - 1, wait_read_only=True)
+        buffer = out.at[i % RESULTS]
+        wait_smem_to_gmem(RESULTS - 1, wait_read_only=True)
         buffer[...] = lax.convert_element_type(x, plan.dtype)
         commit_smem()
         part = ds(lax.add(column, np.int32(i * width)), width)

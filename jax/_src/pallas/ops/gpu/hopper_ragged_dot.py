@@ -14,7 +14,6 @@ import numpy as np
 
 from jax._src import dtypes, traceback_util
 from jax._src.core import ShapedArray
-from jax._src.indexing import ds
 from jax._src.lax import lax
 from jax._src.lax.control_flow import cond, fori_loop
 from jax._src.lax.parallel import axis_index
@@ -37,6 +36,7 @@ from jax._src.pallas.ops.gpu.warpgroups import (
     int32,
     part,
     persistent_blocks,
+    store_rows,
     swizzled,
     swizzling,
 )
@@ -241,7 +241,10 @@ def ragged_dot(
             x = cond(is_group, lambda: multiply(x_ref, y_ref, info, column), zeros)
             buffer[...] = lax.convert_element_type(x, lhs.dtype)
             commit_smem()
-            _store_rows(buffer, out_ref, part(column, block_n), info)
+            columns_ref = out_ref.at[:, part(column, block_n)]
+            store_rows(
+                buffer, columns_ref, info.start_within_block, info.actual_start, info.actual_size
+            )
             wait_smem_to_gmem(0)
 
     # What is left of the rows is one more group.
@@ -258,27 +261,6 @@ def ragged_dot(
 
 def _spec(shape: tuple[int, int], index_map: Any, dtype: Any, delay: int) -> BlockSpec:
     return BlockSpec(shape, index_map, transforms=swizzling(shape[-1], dtype), delay_release=delay)
-
-
-def _store_rows(buffer: Any, ref: Any, columns: Any, info: GroupInfo) -> None:
-    """Copy the rows of a group to global memory, by copies of numbers that are powers of two."""
-    done, block = np.int32(0), buffer.shape[0]
-    size = 1 << (block.bit_length() - 1)
-    if size < block:  # more than the largest power: none is larger than it together with the others
-        size *= 2
-    while size:
-        rows = min(size, block)
-
-        @when(lax.ge(lax.sub(info.actual_size, done), np.int32(rows)))
-        def _(rows: int = rows, done: Any = done) -> None:
-            copy_smem_to_gmem(
-                buffer.at[ds(lax.add(info.start_within_block, done), rows)],
-                ref.at[ds(lax.add(info.actual_start, done), rows), columns],
-            )
-
-        takes = lax.ge(lax.sub(info.actual_size, done), np.int32(rows))
-        done = lax.add(done, lax.select(takes, np.int32(rows), np.int32(0)))
-        size //= 2
 
 
 def transposed_ragged_dot(

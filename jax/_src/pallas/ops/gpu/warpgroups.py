@@ -12,6 +12,11 @@ from jax._src.array_impl import default_device
 from jax._src.indexing import ds
 from jax._src.lax import lax
 from jax._src.lax.parallel import axis_index
+from jax._src.pallas.helpers import when
+from jax._src.pallas.mosaic_gpu.copies import (
+    commit_smem_to_gmem_group,
+    copy_smem_to_gmem,
+)
 from jax._src.pallas.mosaic_gpu.core import MemorySpace
 from jax._src.pallas.mosaic_gpu.helpers import find_swizzle
 from jax._src.pallas.mosaic_gpu.transforms import (
@@ -48,6 +53,36 @@ def int32(x: Any) -> Any:
 def part(i: Any, size: int) -> Any:
     """Return the slice that is the `i`-th part of some size."""
     return ds(lax.mul(int32(i), np.int32(size)), size)
+
+
+def store_rows(buffer: Any, ref: Any, start: Any, target: Any, count: Any) -> None:
+    """Start to copy some rows to global memory, by copies of numbers that are powers of two; they are one group.
+
+    Args:
+      buffer: reference in shared memory, neither tiled nor swizzled.
+      ref: reference in global memory with as many columns.
+      start, target: the first row, in `buffer` and in `ref`.
+      count: how many rows; none, if it is negative.
+    """
+    done, block = np.int32(0), buffer.shape[0]
+    size = 1 << (block.bit_length() - 1)
+    if size < block:  # more than the largest power: none is larger than it together with the others
+        size *= 2
+    while size:
+        rows = min(size, block)
+        takes = lax.ge(lax.sub(count, done), np.int32(rows))
+
+        @when(takes)
+        def _(rows: int = rows, done: Any = done) -> None:
+            copy_smem_to_gmem(
+                buffer.at[ds(lax.add(start, done), rows)],
+                ref.at[ds(lax.add(target, done), rows)],
+                commit_group=False,
+            )
+
+        done = lax.add(done, lax.select(takes, np.int32(rows), np.int32(0)))
+        size //= 2
+    commit_smem_to_gmem_group()
 
 
 def multiprocessors() -> int:
