@@ -241,10 +241,11 @@ def test_a_changed_line_uploads_and_runs_little_again(tmp_path, capsys):
         result = bazel.run("test", *targets)
         seconds = time.monotonic() - start
         assert result.tests == dict.fromkeys(targets, "PASSED")
-        new = sizes().keys() - stored.keys()
+        now = sizes()
+        new = now.keys() - stored.keys()
         done = records(service, "executed")[before:]
         # workers upload outputs: the rest is Bazel's, inputs and descriptions of actions
-        size = sum(sizes()[name] for name in new) - sum(entry["uploaded"] for entry in done)
+        size = sum(now[name] for name in new) - sum(entry["uploaded"] for entry in done)
         ran = sum(entry["arguments"][0].endswith("test-setup.sh") for entry in done)
         with capsys.disabled():
             print(
