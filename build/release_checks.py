@@ -99,14 +99,15 @@ def metadata(path: Path, version: str) -> str:
 
 def check_classifiers(path: Path) -> int:
     """Raises Problem if PyPI refuses a classifier; returns how many there are."""
-    found = fields(path).get_all("Classifier", [])
+    text = fields(path)
+    found = text.get_all("Classifier", [])
     for each in found:
         if each in DEPRECATED:
             instead = ", ".join(DEPRECATED[each]) or "nothing"
             raise Problem(f"PyPI refuses the classifier {each}: it has been replaced by {instead}")
         if each not in CLASSIFIERS:
             raise Problem(f"PyPI refuses the classifier {each}: it is none of trove-classifiers'")
-        if each.startswith("License ::") and fields(path)["License-Expression"]:
+        if each.startswith("License ::") and text["License-Expression"]:
             raise Problem(f"PyPI refuses the classifier {each} beside License-Expression")
     if len(set(found)) < len(found):
         raise Problem("a classifier is there twice")

@@ -43,10 +43,8 @@ class Server(
         self.words: collections.Counter = collections.Counter()  # of leases that are worked on
         self.left_out: set[str] = set()  # digests that answers to several leave out
         self.changed = threading.Condition()
-        self.asked, self.open = (
-            threading.Event(),
-            threading.Event(),
-        )  # for inputs; whether they are given
+        self.asked = threading.Event()  # for inputs
+        self.open = threading.Event()  # whether they are given
         self.open.set()
 
     # Storage

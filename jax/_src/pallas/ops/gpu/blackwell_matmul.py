@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-import enum
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -36,20 +36,13 @@ from jax._src.pallas.mosaic_gpu.mma import (
     wait_load_tmem,
 )
 from jax._src.pallas.mosaic_gpu.warps import warp_map
-from jax._src.pallas.ops.gpu.warpgroups import part, swizzled
+from jax._src.pallas.ops.gpu.warpgroups import MatmulDimension, part, swizzled
 
 traceback_util.register_exclusion(__file__)
 TMEM = MemorySpace.TMEM
 _DTYPES = ("bfloat16", "float16", "float8_e4m3fn", "float8_e5m2")
 RESULTS = 2  # accumulators, and buffers of results
 _COPIES, _MULTIPLIES = 0, 1  # warps
-
-
-class MatmulDimension(enum.IntEnum):
-    """A dimension of the result of a product: its rows or its columns."""
-
-    M = 0
-    N = 1
 
 
 @dataclasses.dataclass(frozen=True)
@@ -98,6 +91,16 @@ class Plan:
     @property
     def axis(self) -> str | None:
         return "x" if self.config.collective else None
+
+    def cluster(self) -> dict[str, Any]:
+        """Return the options of the kernel for blocks that multiply together."""
+        return {} if self.axis is None else dict(cluster=(2,), cluster_names=(self.axis,))
+
+    def own_row(self) -> Any:
+        """Return the first row of this block in a tile."""
+        if self.axis is None:
+            return np.int32(0)
+        return lax.mul(axis_index(self.axis), np.int32(self.config.tile_m))
 
     def scratch(self) -> dict[str, Any]:
         """Return the types of references."""
@@ -148,12 +151,11 @@ def matmul_kernel(a: Any, b: Any, config: TuningConfig, *, interpret: Any = None
             f"matmul_kernel takes matrices (m, k) and (k, n), got {a.shape} and {b.shape}."
         )
     plan = plan_tiles(a, b, config, "matmul_kernel")
-    pair = dict(cluster=(2,), cluster_names=(plan.axis,)) if config.collective else {}
     m, n = a.shape[0], b.shape[1]
     run = kernel(
         _body(plan), out_type=ShapedArray((m, n), plan.dtype), scratch_types=plan.scratch(),
         grid=(plan.shape[0] * plan.shape[1],), grid_names=("tile",), num_threads=2, thread_name="thread",
-        interpret=interpret, **pair,
+        interpret=interpret, **plan.cluster(),
     )  # fmt: skip
     return run(a, b)
 
@@ -301,21 +303,35 @@ def multiply_tile(
 
 
 def _store(plan: Plan, out_ref: Any, acc: Any, at: Any, slot: Any, scratch: Any) -> None:
-    """Store a tile, in parts of some columns each."""
-    config, out = plan.config, scratch["out"]
-    row = lax.mul(at[0], np.int32(plan.rows))
-    if plan.axis is not None:
-        row = lax.add(row, lax.mul(axis_index(plan.axis), np.int32(config.tile_m)))
-    column = lax.mul(at[1], np.int32(plan.columns))
-    width = config.epilogue_tile_n
+    """Store a tile."""
+    row = lax.add(lax.mul(at[0], np.int32(plan.rows)), plan.own_row())
     barrier_wait(scratch["multiplied"].at[slot])
+    store_parts(
+        plan, out_ref, at[1], scratch["out"], lambda columns: async_load_tmem(acc.at[:, columns]),
+        lambda buffer, ref: copy_smem_to_gmem(buffer, ref.at[ds(row, plan.config.tile_m)]),
+    )  # fmt: skip
+    wait_load_tmem()
+    barrier_arrive(scratch["stored"].at[slot])
+
+
+def store_parts(
+    plan: Plan, out_ref: Any, tile: Any, out: Any, read: Callable[..., Any], store: Callable[..., None]
+) -> None:  # fmt: skip
+    """Store a tile, in parts of some columns each.
+
+    Args:
+      plan: the plan.
+      out_ref: the result, in global memory.
+      tile: which tile of its columns.
+      out: buffers of parts, in shared memory.
+      read: function that returns some columns of the tile, given their slice.
+      store: function that starts to copy a buffer, given that and a reference to the columns of the result.
+    """
+    first, width = lax.mul(tile, np.int32(plan.columns)), plan.config.epilogue_tile_n
     for i in range(plan.columns // width):
-        x = async_load_tmem(acc.at[:, ds(i * width, width)])
+        x = read(ds(i * width, width))
         buffer = out.at[i % RESULTS]
         wait_smem_to_gmem(RESULTS - 1, wait_read_only=True)
         buffer[...] = lax.convert_element_type(x, plan.dtype)
         commit_smem()
-        part = ds(lax.add(column, np.int32(i * width)), width)
-        copy_smem_to_gmem(buffer, out_ref.at[ds(row, config.tile_m), part])
-    wait_load_tmem()
-    barrier_arrive(scratch["stored"].at[slot])
+        store(buffer, out_ref.at[:, ds(lax.add(first, np.int32(i * width)), width)])

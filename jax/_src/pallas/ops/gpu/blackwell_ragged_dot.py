@@ -21,7 +21,6 @@ from jax._src.pallas.helpers import when
 from jax._src.pallas.mosaic_gpu.copies import (
     barrier_arrive,
     barrier_wait,
-    commit_smem,
     wait_smem_to_gmem,
 )
 from jax._src.pallas.mosaic_gpu.core import MemorySpace
@@ -40,6 +39,7 @@ from jax._src.pallas.ops.gpu.blackwell_matmul import (
     Plan,
     multiply_tile,
     plan_tiles,
+    store_parts,
 )
 from jax._src.pallas.ops.gpu.warpgroups import store_rows
 from jax._src.random.discrete import multinomial
@@ -117,7 +117,6 @@ def ragged_dot_kernel(
     plan = plan_tiles(
         a, b, blackwell_matmul.TuningConfig(**dataclasses.asdict(config)), "ragged_dot_kernel"
     )
-    pair = dict(cluster=(2,), cluster_names=(plan.axis,)) if config.collective else {}
     m, n = a.shape[0], b.shape[2]
     # Each tile of rows ends a part of a group, and each group but the last one another: what is left of the rows is one more.
     parts = plan.shape[0] + groups
@@ -126,7 +125,7 @@ def ragged_dot_kernel(
     run = kernel(
         _body(plan, groups, parts), out_type=ShapedArray((m, n), plan.dtype),
         scratch_types=plan.scratch() | dict(out=out), grid=(parts * plan.shape[1],), grid_names=("tile",),
-        num_threads=2, thread_name="thread", interpret=interpret, **pair,
+        num_threads=2, thread_name="thread", interpret=interpret, **plan.cluster(),
     )  # fmt: skip
     return run(a, b, _parts(group_sizes, m, plan.rows, parts))
 
@@ -209,33 +208,28 @@ def _body(plan: Plan, groups: int, parts: int) -> Any:
 def _store(
     plan: Plan, out_ref: Any, acc: Any, at: Any, slot: Any, rows: Any, multiplies: Any, scratch: Any
 ) -> None:
-    """Store some rows of a tile, or zeros, in parts of some columns each."""
-    config, out = plan.config, scratch["out"]
-    width, (first, size) = config.epilogue_tile_n, rows
-    row, own = lax.mul(at[0], np.int32(plan.rows)), np.int32(0)
-    if plan.axis is not None:
-        own = lax.mul(axis_index(plan.axis), np.int32(config.tile_m))
-        row = lax.add(row, own)
-    last = lax.min(lax.sub(lax.add(first, size), own), np.int32(config.tile_m))
+    """Store some rows of a tile, or zeros."""
+    height, (first, size) = plan.config.tile_m, rows
+    own = plan.own_row()
+    row = lax.add(lax.mul(at[0], np.int32(plan.rows)), own)
+    last = lax.min(lax.sub(lax.add(first, size), own), np.int32(height))
     first = lax.max(lax.sub(first, own), np.int32(0))
-    column = lax.mul(at[1], np.int32(plan.columns))
+
+    def read(columns: Any) -> Any:
+        return cond(
+            multiplies,
+            lambda: async_load_tmem(acc.at[:, columns]),
+            lambda: layout_cast(lax.full((height, columns.size), 0, np.float32), Layout.TCGEN05),
+        )
+
+    def store(buffer: Any, ref: Any) -> None:
+        store_rows(buffer, ref, first, lax.add(row, first), lax.sub(last, first))
 
     @when(multiplies)
     def _() -> None:
         barrier_wait(scratch["multiplied"].at[slot])
 
-    for i in range(plan.columns // width):
-        x = cond(
-            multiplies,
-            lambda i=i: async_load_tmem(acc.at[:, ds(i * width, width)]),
-            lambda: layout_cast(lax.full((config.tile_m, width), 0, np.float32), Layout.TCGEN05),
-        )
-        buffer = out.at[i % RESULTS]
-        wait_smem_to_gmem(RESULTS - 1, wait_read_only=True)
-        buffer[...] = lax.convert_element_type(x, plan.dtype)
-        commit_smem()
-        target = out_ref.at[:, ds(lax.add(column, np.int32(i * width)), width)]
-        store_rows(buffer, target, first, lax.add(row, first), lax.sub(last, first))
+    store_parts(plan, out_ref, at[1], scratch["out"], read, store)
 
     @when(multiplies)
     def _() -> None:

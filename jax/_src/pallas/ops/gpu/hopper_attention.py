@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -25,33 +26,36 @@ from jax._src.pallas.helpers import loop, when
 from jax._src.pallas.mosaic_gpu.copies import (
     barrier_arrive,
     barrier_wait,
-    commit_smem,
     copy_gmem_to_smem,
-    copy_smem_to_gmem,
     wait_smem_to_gmem,
 )
-from jax._src.pallas.mosaic_gpu.core import ACC, Barrier, BlockSpec, CompilerParams
+from jax._src.pallas.mosaic_gpu.core import Barrier, BlockSpec, CompilerParams
 from jax._src.pallas.mosaic_gpu.kernel import kernel
 from jax._src.pallas.mosaic_gpu.layouts import Layout
-from jax._src.pallas.mosaic_gpu.memory_operations import layout_cast, set_max_registers
-from jax._src.pallas.mosaic_gpu.mma import wgmma
+from jax._src.pallas.mosaic_gpu.memory_operations import layout_cast
 from jax._src.pallas.mosaic_gpu.pipeline import emit_pipeline_warp_specialized
 from jax._src.pallas.mosaic_gpu.transforms import transpose_ref
-from jax._src.pallas.ops.gpu.hopper_attention_gradient import Gradient
+from jax._src.pallas.ops.gpu.hopper_attention_gradient import (
+    LOG2_E,
+    Gradient,
+    attends,
+)
 from jax._src.pallas.ops.gpu.warpgroups import (
+    COMPUTING,
+    REGISTERS_OF_COPIES,
+    add_product,
+    copy_or_compute,
     heads_beside_each_other,
     int32,
+    product,
     rows_of_head,
+    start_store,
     swizzled,
     swizzling,
+    zeros,
 )
-from jax._src.pallas.primitives import run_scoped
-from jax._src.state.discharge import run_state
 
 traceback_util.register_exclusion(__file__)
-_COMPUTING = 2  # warpgroups
-_REGISTERS_OF_COPIES, _REGISTERS_OF_PRODUCTS = 40, 232
-LOG2_E = np.float32(np.log2(np.e))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -131,15 +135,15 @@ class _Forward:
         """Return the types of references. The result is in the memory of the queries."""
         c, n = self.config, self.buffers
         return dict(
-            q=swizzled((_COMPUTING, c.block_q, self.depth), self.dtype),
+            q=swizzled((COMPUTING, c.block_q, self.depth), self.dtype),
             k=swizzled((n, c.block_kv, self.depth), self.dtype),
             v=swizzled((n, c.block_kv, self.depth), self.dtype),
-            q_copied=Barrier(num_barriers=_COMPUTING),
+            q_copied=Barrier(num_barriers=COMPUTING),
             k_copied=Barrier(num_barriers=n),
             v_copied=Barrier(num_barriers=n),
-            k_consumed=Barrier(num_arrivals=_COMPUTING, num_barriers=n),
-            v_consumed=Barrier(num_arrivals=_COMPUTING, num_barriers=n),
-            turn=Barrier(num_arrivals=_COMPUTING),
+            k_consumed=Barrier(num_arrivals=COMPUTING, num_barriers=n),
+            v_consumed=Barrier(num_arrivals=COMPUTING, num_barriers=n),
+            turn=Barrier(num_arrivals=COMPUTING),
         )
 
     def run(
@@ -150,10 +154,10 @@ class _Forward:
             out_type.append(
                 ShapedArray((self.batch, self.heads, self.queries), np.dtype(np.float32))
             )
-        blocks = self.queries // (_COMPUTING * self.config.block_q)
+        blocks = self.queries // (COMPUTING * self.config.block_q)
         call = kernel(
             body, out_type=out_type, scratch_types=scratch, grid=(self.heads, blocks, self.batch),
-            grid_names=("head", "block", "batch"), num_threads=_COMPUTING + 1, thread_name="wg",
+            grid_names=("head", "block", "batch"), num_threads=COMPUTING + 1, thread_name="wg",
             compiler_params=CompilerParams(approx_math=True), interpret=interpret,
         )  # fmt: skip
         out, *residuals = call(*map(heads_beside_each_other, (q, k, v)))
@@ -166,7 +170,7 @@ class _Forward:
         """Return how many steps have keys that all queries of a block attend to."""
         if not self.config.causal:
             return np.int32(self.steps)
-        first = lax.mul(block, np.int32(_COMPUTING * self.config.block_q))
+        first = lax.mul(block, np.int32(COMPUTING * self.config.block_q))
         n = lax.div(lax.add(first, np.int32(1)), np.int32(self.config.block_kv))
         return lax.min(n, np.int32(self.steps))
 
@@ -174,7 +178,7 @@ class _Forward:
         """Return how many steps have keys that any of them attends to."""
         if not self.config.causal:
             return np.int32(self.steps)
-        end = lax.mul(lax.add(block, np.int32(1)), np.int32(_COMPUTING * self.config.block_q))
+        end = lax.mul(lax.add(block, np.int32(1)), np.int32(COMPUTING * self.config.block_q))
         n = lax.div(
             lax.add(end, np.int32(self.config.block_kv - 1)), np.int32(self.config.block_kv)
         )
@@ -190,16 +194,11 @@ def attention_forward(
     def body(q_ref: Any, k_ref: Any, v_ref: Any, *refs: Any, **scratch: Any) -> None:
         out_ref, lse_ref = refs[0], refs[1] if save_residuals else None
         thread = axis_index("wg")
-
-        @when(lax.eq(thread, np.int32(_COMPUTING)))
-        def _() -> None:
-            set_max_registers(_REGISTERS_OF_COPIES, action="decrease")
-            _copy(f, k_ref, v_ref, scratch)
-
-        @when(lax.lt(thread, np.int32(_COMPUTING)))
-        def _() -> None:
-            set_max_registers(_REGISTERS_OF_PRODUCTS, action="increase")
-            _compute(f, q_ref, out_ref, lse_ref, thread, scratch)
+        copy_or_compute(
+            thread,
+            lambda: _copy(f, k_ref, v_ref, scratch),
+            lambda: _compute(f, q_ref, out_ref, lse_ref, thread, scratch),
+        )
 
     return f.run(body, f.scratch(), q, k, v, save_residuals, interpret)
 
@@ -226,7 +225,7 @@ def _forward(q: Any, k: Any, v: Any, config: TuningConfig) -> _Forward:
         )
     if depth % 64:
         raise ValueError(f"depth={depth} must be a multiple of 64.")
-    if queries % (_COMPUTING * config.block_q):
+    if queries % (COMPUTING * config.block_q):
         raise ValueError(
             f"{queries} queries must be a multiple of twice block_q={config.block_q}, those of two warpgroups."
         )
@@ -269,20 +268,11 @@ def _rows(value: float, n: int) -> Any:
 
 def _start(f: _Forward) -> Any:
     n = f.config.block_q
-    out = layout_cast(lax.full((n, f.depth), 0, np.float32), Layout.WGMMA)
-    return _rows(-np.inf, n), _rows(0, n), out
+    return _rows(-np.inf, n), _rows(0, n), zeros(n, f.depth)
 
 
 def _along_columns(x: Any, shape: tuple[int, ...]) -> Any:
     return lax.broadcast_in_dim(x, shape, (0,))
-
-
-def _scores(q: Any, k: Any, shape: tuple[int, int]) -> Any:
-    def multiply(acc: Any) -> Any:
-        wgmma(acc, q, transpose_ref(k, (1, 0)))
-        return acc[...]
-
-    return run_scoped(multiply, ACC(shape))
 
 
 def _weights(scores: Any, greatest: Any, total: Any, mask: Any) -> Any:
@@ -297,33 +287,42 @@ def _weights(scores: Any, greatest: Any, total: Any, mask: Any) -> Any:
     return weights, scale, new, total
 
 
-def _add_values(out: Any, scale: Any, weights: Any, v: Any, dtype: Any) -> Any:
-    out = lax.mul(out, _along_columns(scale, out.shape))
-    weights = lax.convert_element_type(weights, dtype)
-    return run_state(lambda acc: wgmma(acc, weights, v))(ACC.init(out))
+def _add_values(out: Any, scale: Any, weights: Any, v: Any) -> Any:
+    return add_product(lax.mul(out, _along_columns(scale, out.shape)), weights, v)
 
 
-def _mask(q_start: Any, k_start: Any, shape: tuple[int, int]) -> Any:
-    row = lax.add(lax.broadcasted_iota(np.int32, shape, 0), q_start)
-    return lax.ge(row, lax.add(lax.broadcasted_iota(np.int32, shape, 1), k_start))
+def _first_query(f: _Forward, thread: Any) -> Any:
+    """Return the first query of a warpgroup."""
+    block = lax.mul(axis_index("block"), np.int32(COMPUTING))
+    return lax.mul(lax.add(block, thread), np.int32(f.config.block_q))
+
+
+def _own_queries(f: _Forward, q_ref: Any, start: Any, thread: Any, refs: dict[str, Any]) -> Any:
+    """Copy the queries of a warpgroup, and return where they are."""
+    q, copied = refs["q"].at[thread], refs["q_copied"].at[thread]
+    copy_gmem_to_smem(_queries(f, q_ref, start), q, copied)
+    barrier_wait(copied)
+    return q
+
+
+def _turns(f: _Forward, refs: dict[str, Any]) -> Callable[[], None]:
+    """Return the function that leaves the tensor core to the other warpgroup, and waits for it."""
+
+    def take_turns() -> None:
+        if f.config.use_schedule_barrier:
+            barrier_arrive(refs["turn"].at[0])
+            barrier_wait(refs["turn"].at[0])
+
+    return take_turns
 
 
 def _compute(
     f: _Forward, q_ref: Any, out_ref: Any, lse_ref: Any, thread: Any, refs: dict[str, Any]
 ) -> None:
     config, block = f.config, axis_index("block")
-    start = lax.add(
-        lax.mul(block, np.int32(_COMPUTING * config.block_q)),
-        lax.mul(thread, np.int32(config.block_q)),
-    )
-    q, copied = refs["q"].at[thread], refs["q_copied"].at[thread]
-    copy_gmem_to_smem(_queries(f, q_ref, start), q, copied)
-    barrier_wait(copied)
-
-    def take_turns() -> None:
-        if config.use_schedule_barrier:
-            barrier_arrive(refs["turn"].at[0])
-            barrier_wait(refs["turn"].at[0])
+    start = _first_query(f, thread)
+    q = _own_queries(f, q_ref, start, thread, refs)
+    take_turns = _turns(f, refs)
 
     def step(masked: bool) -> Any:
         def run(i: Any, carry: Any) -> Any:
@@ -331,16 +330,16 @@ def _compute(
             slot = lax.rem(int32(i), np.int32(f.buffers))
             shape = (config.block_q, config.block_kv)
             barrier_wait(refs["k_copied"].at[slot])
-            scores = _scores(q, refs["k"].at[slot], shape)
+            scores = product(q, transpose_ref(refs["k"].at[slot], (1, 0)), shape)
             barrier_arrive(refs["k_consumed"].at[slot])
             take_turns()
             mask = None
             if masked:
-                mask = _mask(start, lax.mul(int32(i), np.int32(config.block_kv)), shape)
+                mask = attends(start, lax.mul(int32(i), np.int32(config.block_kv)), shape, 0)
             weights, scale, greatest, total = _weights(scores, greatest, total, mask)
             barrier_wait(refs["v_copied"].at[slot])
             take_turns()
-            out = _add_values(out, scale, weights, refs["v"].at[slot], f.dtype)
+            out = _add_values(out, scale, weights, refs["v"].at[slot])
             barrier_arrive(refs["v_consumed"].at[slot])
             return greatest, total, out
 
@@ -365,9 +364,7 @@ def _finish(f: _Forward, carry: Any, buffer: Any, out_ref: Any, lse_ref: Any, st
     """Store the result, by way of a buffer in shared memory."""
     greatest, total, out = carry
     out = lax.div(out, _along_columns(total, out.shape))
-    buffer[...] = lax.convert_element_type(out, f.dtype)
-    commit_smem()
-    copy_smem_to_gmem(buffer, _queries(f, out_ref, start))
+    start_store(out, buffer, _queries(f, out_ref, start))
     if lse_ref is not None:
         rows = ds(start, f.config.block_q)
         lse = lax.add(greatest, lax.mul(lax.log(total), LOG2_E))
@@ -460,30 +457,22 @@ def _run_pipeline(
     f: _Forward, q_ref: Any, k_ref: Any, v_ref: Any, out_ref: Any, lse_ref: Any, refs: dict[str, Any]
 ) -> None:  # fmt: skip
     config, thread = f.config, axis_index("wg")
-    start = lax.add(
-        lax.mul(axis_index("block"), np.int32(_COMPUTING * config.block_q)), lax.mul(thread, np.int32(config.block_q))
-    )  # fmt: skip
-
-    def take_turns() -> None:
-        if config.use_schedule_barrier:
-            barrier_arrive(refs["turn"].at[0])
-            barrier_wait(refs["turn"].at[0])
+    start, take_turns = _first_query(f, thread), _turns(f, refs)
 
     def step(indices: Any, k: Any, v: Any, k_read: Any, v_read: Any, carry: Any) -> Any:
         greatest, total, out = carry
-        scores = _scores(refs["q"].at[thread], k, (config.block_q, config.block_kv))
+        shape = (config.block_q, config.block_kv)
+        scores = product(refs["q"].at[thread], transpose_ref(k, (1, 0)), shape)
         barrier_arrive(k_read)
         take_turns()
         weights, scale, greatest, total = _weights(scores, greatest, total, None)
         take_turns()
-        out = _add_values(out, scale, weights, v, f.dtype)
+        out = _add_values(out, scale, weights, v)
         barrier_arrive(v_read)
         return greatest, total, out
 
     def compute(pipeline: Any) -> None:
-        q, copied = refs["q"].at[thread], refs["q_copied"].at[thread]
-        copy_gmem_to_smem(_queries(f, q_ref, start), q, copied)
-        barrier_wait(copied)
+        q = _own_queries(f, q_ref, start, thread, refs)
         when(lax.eq(thread, np.int32(1)))(take_turns)
         carry = pipeline(_start(f))
         when(lax.eq(thread, np.int32(0)))(take_turns)
@@ -495,7 +484,7 @@ def _run_pipeline(
     whole = [_keys(f, ref, 0, f.keys) for ref in (k_ref, v_ref)]
     emit_pipeline_warp_specialized(
         step, grid=(f.steps,), in_specs=[block, block], max_concurrent_steps=config.max_concurrent_steps,
-        memory_registers=_REGISTERS_OF_COPIES, wg_axis="wg", num_compute_wgs=_COMPUTING,
+        memory_registers=REGISTERS_OF_COPIES, wg_axis="wg", num_compute_wgs=COMPUTING,
         manual_consumed_barriers=True, compute_context=compute,
     )(*whole)  # fmt: skip
 
@@ -517,7 +506,7 @@ def attention_reference(
     grouped = lax.reshape(q, (batch, queries, key_heads, heads // key_heads, depth))
     scores = einsum("bqhgd,bkhd->bhgqk", grouped, k)
     if causal:
-        mask = _mask(np.int32(0), np.int32(0), (queries, keys))
+        mask = attends(np.int32(0), np.int32(0), (queries, keys), 0)
         mask = lax.broadcast_in_dim(mask, scores.shape, (3, 4))
         scores = lax.select(mask, scores, lax.full_like(scores, -np.inf))
     greatest = lax.reduce_max(scores, (4,))

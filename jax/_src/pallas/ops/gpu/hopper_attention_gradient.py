@@ -7,7 +7,6 @@ derivatives are added for all queries, and another one blocks of queries.
 from __future__ import annotations
 
 import dataclasses
-import functools
 from typing import Any
 
 import numpy as np
@@ -19,33 +18,31 @@ from jax._src.lax import lax
 from jax._src.lax.parallel import axis_index
 from jax._src.pallas.mosaic_gpu.copies import (
     barrier_wait,
-    commit_smem,
     copy_gmem_to_smem,
-    copy_smem_to_gmem,
     wait_smem_to_gmem,
 )
-from jax._src.pallas.mosaic_gpu.core import ACC, Barrier, BlockSpec, CompilerParams
+from jax._src.pallas.mosaic_gpu.core import Barrier, BlockSpec, CompilerParams
 from jax._src.pallas.mosaic_gpu.kernel import kernel
 from jax._src.pallas.mosaic_gpu.layouts import Layout
-from jax._src.pallas.mosaic_gpu.memory_operations import layout_cast, load
-from jax._src.pallas.mosaic_gpu.mma import wgmma
+from jax._src.pallas.mosaic_gpu.memory_operations import load
 from jax._src.pallas.mosaic_gpu.pipeline import emit_pipeline_warp_specialized
 from jax._src.pallas.mosaic_gpu.transforms import transpose_ref
 from jax._src.pallas.ops.gpu.warpgroups import (
+    REGISTERS_OF_COPIES,
+    add_product,
     check_divides,
     heads_beside_each_other,
     int32,
+    product,
     rows_of_head,
+    start_store,
     swizzled,
     swizzling,
+    zeros,
 )
-from jax._src.pallas.primitives import run_scoped
-from jax._src.state.discharge import run_state
 
 traceback_util.register_exclusion(__file__)
-_REGISTERS_OF_COPIES = 40
-_LOG2_E = np.float32(np.log2(np.e))
-_float32 = np.dtype(np.float32)
+LOG2_E = np.float32(np.log2(np.e))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -98,7 +95,7 @@ class Gradient:
         delta = lax.reduce_sum(lax.mul(f32(do), f32(self.out)), (3,))
         delta = lax.transpose(delta, (0, 2, 1))
         if dlse is not None:  # in base two
-            delta = lax.sub(delta, lax.mul(dlse, _LOG2_E))
+            delta = lax.sub(delta, lax.mul(dlse, LOG2_E))
         dq = self._kernel(self._by_queries, (self.q,), do, delta, interpret)
         dk, dv = self._kernel(self._by_keys, (self.k, self.v), do, delta, interpret)
         return dq[0], dk, dv
@@ -126,7 +123,7 @@ class Gradient:
         total = steps if isinstance(steps, int) else max(self.q.shape[1], self.k.shape[1]) // rows
         return emit_pipeline_warp_specialized(
             step, grid=(steps,), in_specs=specs, max_concurrent_steps=min(c.max_concurrent_steps, total),
-            memory_registers=_REGISTERS_OF_COPIES, wg_axis="wg", num_compute_wgs=c.compute_wgs_bwd,
+            memory_registers=REGISTERS_OF_COPIES, wg_axis="wg", num_compute_wgs=c.compute_wgs_bwd,
             compute_context=compute,
         )  # fmt: skip
 
@@ -150,15 +147,15 @@ class Gradient:
         def step(indices: Any, k: Any, v: Any, carry: Any) -> Any:
             dq, lse, delta = carry
             q, do = q_buffer.at[thread], do_buffer.at[thread]
-            scores = _product(q, transpose_ref(k, (1, 0)), (rows, columns))
+            scores = product(q, transpose_ref(k, (1, 0)), (rows, columns))
             mask = None
             if c.causal:
                 k_start = lax.mul(int32(indices[0]), np.int32(columns))
-                mask = _attends(start, k_start, (rows, columns), 0)
+                mask = attends(start, k_start, (rows, columns), 0)
             p = _probabilities(scores, lse, 0, mask)
-            dp = _product(do, transpose_ref(v, (1, 0)), (rows, columns))
+            dp = product(do, transpose_ref(v, (1, 0)), (rows, columns))
             ds_ = lax.mul(p, lax.sub(dp, lax.broadcast_in_dim(delta, p.shape, (0,))))
-            return _added(dq, ds_, k), lse, delta
+            return add_product(dq, ds_, k), lse, delta
 
         def compute(pipeline: Any) -> None:
             q, do, barrier = q_buffer.at[thread], do_buffer.at[thread], copied.at[thread]
@@ -170,8 +167,8 @@ class Gradient:
                 for ref in (lse_ref, delta_ref)
             ]
             barrier_wait(barrier)
-            dq, _, _ = pipeline((_zeros(rows, depth), lse, delta))
-            _store(dq, q, own(dq_ref))
+            dq, _, _ = pipeline((zeros(rows, depth), lse, delta))
+            start_store(dq, q, own(dq_ref))
             wait_smem_to_gmem(0)
 
         keys = self.k.shape[1]
@@ -216,7 +213,7 @@ class Gradient:
 
         def step(indices: Any, q: Any, do: Any, lse: Any, delta: Any, carry: Any) -> Any:
             dk, dv = carry
-            scores = _product(k_buffer.at[thread], transpose_ref(q, (1, 0)), (rows, columns))
+            scores = product(k_buffer.at[thread], transpose_ref(q, (1, 0)), (rows, columns))
             lse, delta = [
                 load(ref, (), layout=Layout.WGMMA.reduce(0), optimized=False)
                 for ref in (lse, delta)
@@ -224,21 +221,21 @@ class Gradient:
             mask = None
             if c.causal:
                 q_start = lax.mul(position(indices[0])[1], np.int32(columns))
-                mask = _attends(q_start, start, (rows, columns), 1)
+                mask = attends(q_start, start, (rows, columns), 1)
             p = _probabilities(scores, lse, 1, mask)
-            dv = _added(dv, p, do)
-            dp = _product(v_buffer.at[thread], transpose_ref(do, (1, 0)), (rows, columns))
+            dv = add_product(dv, p, do)
+            dp = product(v_buffer.at[thread], transpose_ref(do, (1, 0)), (rows, columns))
             ds_ = lax.mul(p, lax.sub(dp, lax.broadcast_in_dim(delta, p.shape, (1,))))
-            return _added(dk, ds_, q), dv
+            return add_product(dk, ds_, q), dv
 
         def compute(pipeline: Any) -> None:
             k, v, barrier = k_buffer.at[thread], v_buffer.at[thread], copied.at[thread]
             copy_gmem_to_smem(own(k_ref), k, barrier)
             copy_gmem_to_smem(own(v_ref), v, barrier)
             barrier_wait(barrier)
-            dk, dv = pipeline((_zeros(rows, depth), _zeros(rows, depth)))
-            _store(dk, k, own(dk_ref))
-            _store(dv, v, own(dv_ref))
+            dk, dv = pipeline((zeros(rows, depth), zeros(rows, depth)))
+            start_store(dk, k, own(dk_ref))
+            start_store(dv, v, own(dv_ref))
             wait_smem_to_gmem(0)
 
         def index(i: Any) -> Any:
@@ -255,25 +252,7 @@ def _ceil_div(x: Any, n: int) -> Any:
     return lax.div(lax.add(x, np.int32(n - 1)), np.int32(n))
 
 
-def _zeros(rows: int, columns: int) -> Any:
-    return layout_cast(lax.full((rows, columns), 0, _float32), Layout.WGMMA)
-
-
-def _product(a: Any, b: Any, shape: tuple[int, int]) -> Any:
-    def multiply(acc: Any) -> Any:
-        wgmma(acc, a, b)
-        return acc[...]
-
-    return run_scoped(multiply, ACC(shape))
-
-
-def _added(total: Any, a: Any, b: Any) -> Any:
-    """Add the product of an array, rounded, and a matrix in shared memory."""
-    a = lax.convert_element_type(a, b.dtype)
-    return run_state(functools.partial(wgmma, a=a, b=b))(ACC.init(total))
-
-
-def _attends(q_start: Any, k_start: Any, shape: tuple[int, int], q_axis: int) -> Any:
+def attends(q_start: Any, k_start: Any, shape: tuple[int, int], q_axis: int) -> Any:
     """Return whether queries, along an axis, attend to keys along the other one."""
     q = lax.add(lax.broadcasted_iota(np.int32, shape, q_axis), q_start)
     return lax.ge(q, lax.add(lax.broadcasted_iota(np.int32, shape, 1 - q_axis), k_start))
@@ -281,12 +260,5 @@ def _attends(q_start: Any, k_start: Any, shape: tuple[int, int], q_axis: int) ->
 
 def _probabilities(scores: Any, lse: Any, q_axis: int, mask: Any) -> Any:
     lse = lax.broadcast_in_dim(lse, scores.shape, (q_axis,))
-    p = lax.exp2(lax.sub(lax.mul(scores, _LOG2_E), lse))
+    p = lax.exp2(lax.sub(lax.mul(scores, LOG2_E), lse))
     return p if mask is None else lax.select(mask, p, lax.full_like(p, 0))
-
-
-def _store(x: Any, buffer: Any, ref: Any) -> None:
-    """Start to store an array, by way of a buffer in shared memory."""
-    buffer[...] = lax.convert_element_type(x, buffer.dtype)
-    commit_smem()
-    copy_smem_to_gmem(buffer, ref)

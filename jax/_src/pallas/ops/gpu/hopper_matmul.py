@@ -7,7 +7,6 @@ copied. This is the persistent, warp-specialized product of CUTLASS 3 (Thakkar e
 from __future__ import annotations
 
 import dataclasses
-import enum
 from collections.abc import Callable
 from typing import Any
 
@@ -22,9 +21,7 @@ from jax._src.pallas.helpers import loop, when
 from jax._src.pallas.mosaic_gpu.copies import (
     barrier_arrive,
     barrier_wait,
-    commit_smem,
     copy_gmem_to_smem,
-    copy_smem_to_gmem,
     wait_smem_to_gmem,
 )
 from jax._src.pallas.mosaic_gpu.core import ACC, Barrier, ClusterBarrier
@@ -34,13 +31,17 @@ from jax._src.pallas.mosaic_gpu.layouts import Layout
 from jax._src.pallas.mosaic_gpu.memory_operations import (
     layout_cast,
     load,
-    set_max_registers,
 )
 from jax._src.pallas.mosaic_gpu.mma import wgmma, wgmma_wait
 from jax._src.pallas.ops.gpu.warpgroups import (
+    COMPUTING,
+    MatmulDimension,
     check_divides,
+    check_product,
+    copy_or_compute,
     part,
     persistent_blocks,
+    start_store,
     swizzled,
 )
 from jax._src.pallas.primitives import run_scoped
@@ -48,20 +49,9 @@ from jax._src.state.types import view_type
 
 traceback_util.register_exclusion(__file__)
 _GRID, _CLUSTER, _THREAD = "cluster_grid", "cluster", "wg"
-_DTYPES = (
-    "bfloat16",
-    "float16",
-)  # others the tensor core reads only if the right matrix is transposed
-_COMPUTING = 2  # warpgroups
-_RESULTS = 2  # buffers of results, of each of them
-_REGISTERS_OF_COPIES, _REGISTERS_OF_PRODUCTS = 40, 232
-
-
-class MatmulDimension(enum.IntEnum):
-    """A dimension of the result of a product: its rows or its columns."""
-
-    M = 0
-    N = 1
+# The tensor core reads right matrices of other dtypes only if they are transposed.
+_DTYPES = ("bfloat16", "float16")
+_RESULTS = 2  # buffers of results, of each warpgroup that computes
 
 
 @dataclasses.dataclass(frozen=True)
@@ -111,7 +101,8 @@ class TuningConfig:
 
     @staticmethod
     def _doubled(shape: tuple[int, int], dimension: int | None) -> tuple[int, int]:
-        return tuple([2 * n if i == dimension else n for i, n in enumerate(shape)])  # type: ignore[return-value]
+        rows, columns = [2 * n if i == dimension else n for i, n in enumerate(shape)]
+        return rows, columns
 
 
 @dataclasses.dataclass(frozen=True)
@@ -157,18 +148,18 @@ class Plan:
         c = self.config
         rows, columns = c.of_block
         buffers = c.max_concurrent_steps
-        consumed: Any = Barrier(num_arrivals=_COMPUTING, num_barriers=buffers)
+        consumed: Any = Barrier(num_arrivals=COMPUTING, num_barriers=buffers)
         if c.cluster_size > 1:
             consumed = ClusterBarrier(
-                collective_axes=(_CLUSTER,), num_arrivals=_COMPUTING, num_barriers=buffers
+                collective_axes=(_CLUSTER,), num_arrivals=COMPUTING, num_barriers=buffers
             )
         return dict(
             a=swizzled((buffers, rows, c.tile_k), self.a),
             b=swizzled((buffers, c.tile_k, columns), self.b),
-            out=swizzled((_COMPUTING, _RESULTS, *c.of_store), self.out),
+            out=swizzled((COMPUTING, _RESULTS, *c.of_store), self.out),
             copied=Barrier(num_arrivals=2, num_barriers=buffers),
             consumed=consumed,
-            added=Barrier(num_barriers=_COMPUTING),
+            added=Barrier(num_barriers=COMPUTING),
         )
 
 
@@ -180,12 +171,7 @@ def _check_config(config: TuningConfig, m: int, n: int, k: int, delay: int) -> N
         if c.cluster_dimension is None
         else f", of two blocks along {('M', 'N')[c.cluster_dimension]}"
     )
-    if c.tile_m < 64 or c.tile_m % 64:
-        raise ValueError(f"tile_m={c.tile_m} must be a multiple of 64, the rows of a product.")
-    if c.tile_n < 8 or c.tile_n % 8 or (c.tile_n > 256 and c.tile_n % 256):
-        raise ValueError(
-            f"tile_n={c.tile_n} must be a multiple of 8 up to 256, or of 256: the columns of a product."
-        )
+    check_product(("tile_m", c.tile_m), ("tile_n", c.tile_n))
     rows, columns = c.of_cluster
     for size, tile, what, of in ((m, rows, "m", "rows"), (n, columns, "n", "columns")):
         if size % tile:
@@ -257,7 +243,7 @@ def run_product(plan: Plan, a: Any, b: Any, c: Any, interpret: Any) -> Any:
     run = mosaic_gpu_kernel(
         body, out_type=ShapedArray((a.shape[0], b.shape[1]), plan.out),
         grid=(persistent_blocks(plan.tiles[0] * plan.tiles[1], size),), grid_names=(_GRID,), cluster=(size,),
-        cluster_names=(_CLUSTER,), num_threads=_COMPUTING + 1, thread_name=_THREAD, interpret=interpret,
+        cluster_names=(_CLUSTER,), num_threads=COMPUTING + 1, thread_name=_THREAD, interpret=interpret,
     )  # fmt: skip
     return run(a, b) if c is None else run(a, b, c)
 
@@ -306,16 +292,11 @@ def kernel(
 def _run(plan: Plan, a: Any, b: Any, c: Any, out: Any) -> None:
     def run(refs: dict[str, Any]) -> None:
         thread = axis_index(_THREAD)
-
-        @when(lax.eq(thread, np.int32(_COMPUTING)))
-        def _() -> None:
-            set_max_registers(_REGISTERS_OF_COPIES, action="decrease")
-            _copy(plan, a, b, refs)
-
-        @when(lax.lt(thread, np.int32(_COMPUTING)))
-        def _() -> None:
-            set_max_registers(_REGISTERS_OF_PRODUCTS, action="increase")
-            _compute(plan, c, out, thread, refs)
+        copy_or_compute(
+            thread,
+            lambda: _copy(plan, a, b, refs),
+            lambda: _compute(plan, c, out, thread, refs),
+        )
 
     run_scoped(run, plan.scratch(), collective_axes=(_THREAD,))
 
@@ -343,9 +324,8 @@ def _copy(plan: Plan, a_ref: Any, b_ref: Any, refs: dict[str, Any]) -> None:
     config, buffers = plan.config, np.int32(plan.config.max_concurrent_steps)
     rows, columns = config.of_block
     shared: list[Any] = [None, None]
-    if (
-        config.cluster_dimension is not None
-    ):  # blocks beside each other have the same columns of the right matrix
+    if config.cluster_dimension is not None:
+        # blocks with other rows have the same columns of the right matrix, and the other way round
         shared[1 - config.cluster_dimension] = _CLUSTER
 
     @_for_tiles(plan)
@@ -444,6 +424,4 @@ def _store(
             barrier_wait(added)
             more = load(buffer, (), layout=Layout.WGMMA, optimized=False)
             value = value + lax.convert_element_type(more, np.float32)
-        buffer[...] = lax.convert_element_type(value, plan.out)
-        commit_smem()
-        copy_smem_to_gmem(buffer, out_ref.at[where])
+        start_store(value, buffer, out_ref.at[where])

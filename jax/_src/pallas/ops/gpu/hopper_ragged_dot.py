@@ -20,25 +20,25 @@ from jax._src.lax.parallel import axis_index
 from jax._src.pallas.helpers import when
 from jax._src.pallas.mosaic_gpu.copies import (
     commit_smem,
-    copy_smem_to_gmem,
     wait_smem_to_gmem,
 )
 from jax._src.pallas.mosaic_gpu.core import ACC, BlockSpec, MemorySpace
 from jax._src.pallas.mosaic_gpu.helpers import nd_loop, planar_snake
 from jax._src.pallas.mosaic_gpu.kernel import kernel
-from jax._src.pallas.mosaic_gpu.layouts import Layout
-from jax._src.pallas.mosaic_gpu.memory_operations import layout_cast
 from jax._src.pallas.mosaic_gpu.mma import wgmma, wgmma_wait
 from jax._src.pallas.mosaic_gpu.pipeline import emit_pipeline
 from jax._src.pallas.mosaic_gpu.transforms import transpose_ref
 from jax._src.pallas.ops.gpu.warpgroups import (
     check_divides,
+    check_product,
     int32,
     part,
     persistent_blocks,
+    start_store,
     store_rows,
     swizzled,
     swizzling,
+    zeros,
 )
 from jax._src.pallas.primitives import run_scoped
 from jax._src.tree_util import register_dataclass
@@ -134,12 +134,7 @@ def _check_groups(lhs: Any, rhs: Any, group_sizes: Any, name: str) -> None:
 
 
 def _check_blocks(block_m: int, block_n: int, max_concurrent_steps: int, grid_block_n: int) -> None:
-    if block_m < 64 or block_m % 64:
-        raise ValueError(f"block_m={block_m} must be a multiple of 64, the rows of a product.")
-    if block_n < 8 or block_n % 8 or (block_n > 256 and block_n % 256):
-        raise ValueError(
-            f"block_n={block_n} must be a multiple of 8 up to 256, or of 256: the columns of a product."
-        )
+    check_product(("block_m", block_m), ("block_n", block_n))
     for name, value in (
         ("max_concurrent_steps", max_concurrent_steps),
         ("grid_block_n", grid_block_n),
@@ -204,15 +199,6 @@ def ragged_dot(
     columns = -(-n // block_n)
 
     def multiply(x_ref: Any, y_ref: Any, info: GroupInfo, column: Any) -> Any:
-        def step(_: Any, x: Any, y: Any) -> None:
-            wgmma(step.acc, x, transpose_ref(y, (1, 0)) if transpose_rhs else y)  # type: ignore[attr-defined]
-            wgmma_wait(delay)
-
-        def run(acc: Any) -> Any:
-            step.acc = acc  # type: ignore[attr-defined]
-            pipeline(x_ref, y_ref)
-            return acc[...]
-
         group = info.group_id
         shape, index = (block_k, block_n), lambda i: (group, i, column)
         if transpose_rhs:
@@ -221,9 +207,17 @@ def ragged_dot(
             _spec((block_m, block_k), lambda i: (info.block, i), lhs.dtype, delay),
             _spec((None, *shape), index, lhs.dtype, delay),
         ]
-        pipeline = emit_pipeline(
-            step, grid=(k // block_k,), in_specs=specs, max_concurrent_steps=max_concurrent_steps
-        )
+
+        def run(acc: Any) -> Any:
+            def step(_: Any, x: Any, y: Any) -> None:
+                wgmma(acc, x, transpose_ref(y, (1, 0)) if transpose_rhs else y)
+                wgmma_wait(delay)
+
+            emit_pipeline(
+                step, grid=(k // block_k,), in_specs=specs, max_concurrent_steps=max_concurrent_steps
+            )(x_ref, y_ref)  # fmt: skip
+            return acc[...]
+
         return run_scoped(run, ACC((block_m, block_n)))
 
     def body(x_ref: Any, y_ref: Any, sizes_ref: Any, out_ref: Any, buffer: Any) -> None:
@@ -236,9 +230,12 @@ def ragged_dot(
 
         @when(lax.bitwise_and(some, lax.lt(column, np.int32(columns))))
         def _() -> None:
-            zeros = lambda: layout_cast(lax.full((block_m, block_n), 0, np.float32), Layout.WGMMA)
             is_group = lax.lt(info.group_id, np.int32(groups))
-            x = cond(is_group, lambda: multiply(x_ref, y_ref, info, column), zeros)
+            x = cond(
+                is_group,
+                lambda: multiply(x_ref, y_ref, info, column),
+                lambda: zeros(block_m, block_n),
+            )
             buffer[...] = lax.convert_element_type(x, lhs.dtype)
             commit_smem()
             columns_ref = out_ref.at[:, part(column, block_n)]
@@ -306,23 +303,24 @@ def transposed_ragged_dot(
         steps = lax.sub(lax.div(lax.add(end, np.int32(block_k - 1)), np.int32(block_k)), first)
         steps = lax.select(lax.gt(end, start), steps, np.int32(0))
 
-        def step(indices: Any, x: Any, y: Any) -> None:
-            row = lax.mul(lax.add(indices[0], first), np.int32(block_k))
-            whole = lax.bitwise_and(
-                lax.ge(row, start), lax.le(lax.add(row, np.int32(block_k)), end)
-            )
+        def hide_other_groups(refs: Any, row: Any) -> None:
+            """Make rows of other groups zero in parts of both matrices that begin with a row."""
+            last = lax.add(row, np.int32(block_k))
+            whole = lax.bitwise_and(lax.ge(row, start), lax.le(last, end))
 
             @when(lax.bitwise_not(whole))
-            def _() -> None:  # rows of other groups
-                for ref in (x, y):
+            def _() -> None:
+                for ref in refs:
                     ref[...] = _rows_between(ref[...], lax.sub(start, row), lax.sub(end, row))
                 commit_smem()
 
-            wgmma(step.acc, transpose_ref(x, (1, 0)), y)  # type: ignore[attr-defined]
-            wgmma_wait(0)
-
         def run(acc: Any) -> Any:
-            step.acc = acc  # type: ignore[attr-defined]
+            def step(indices: Any, x: Any, y: Any) -> None:
+                row = lax.mul(lax.add(indices[0], first), np.int32(block_k))
+                hide_other_groups((x, y), row)
+                wgmma(acc, transpose_ref(x, (1, 0)), y)
+                wgmma_wait(0)
+
             emit_pipeline(
                 step, grid=(steps,), max_concurrent_steps=max_concurrent_steps,
                 in_specs=[
@@ -342,9 +340,7 @@ def transposed_ragged_dot(
             start, end = ends_ref[group], ends_ref[lax.add(group, np.int32(1))]
             out = multiply(x_ref, y_ref, start, end, at)
             wait_smem_to_gmem(0, wait_read_only=True)
-            buffer[...] = lax.convert_element_type(out, lhs.dtype)
-            commit_smem()
-            copy_smem_to_gmem(buffer, out_ref.at[group, part(at[0], block_m), part(at[1], block_n)])
+            start_store(out, buffer, out_ref.at[group, part(at[0], block_m), part(at[1], block_n)])
 
         wait_smem_to_gmem(0)
 

@@ -1,8 +1,9 @@
-"""What operations for GPUs by Mosaic GPU share: swizzled memory, positions of tiles, and how many blocks run at a time."""
+"""What operations for GPUs by Mosaic GPU share: swizzled memory, positions of tiles, products, and how many blocks run at a time."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import enum
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -14,18 +15,36 @@ from jax._src.lax import lax
 from jax._src.lax.parallel import axis_index
 from jax._src.pallas.helpers import when
 from jax._src.pallas.mosaic_gpu.copies import (
+    commit_smem,
     commit_smem_to_gmem_group,
     copy_smem_to_gmem,
 )
-from jax._src.pallas.mosaic_gpu.core import MemorySpace
+from jax._src.pallas.mosaic_gpu.core import ACC, MemorySpace
 from jax._src.pallas.mosaic_gpu.helpers import find_swizzle
+from jax._src.pallas.mosaic_gpu.layouts import Layout
+from jax._src.pallas.mosaic_gpu.memory_operations import (
+    layout_cast,
+    set_max_registers,
+)
+from jax._src.pallas.mosaic_gpu.mma import wgmma
 from jax._src.pallas.mosaic_gpu.transforms import (
     SwizzleTransform,
     TilingTransform,
 )
+from jax._src.pallas.primitives import run_scoped
+from jax._src.state.discharge import run_state
 from jax._src.state.types import Transform
 
+COMPUTING = 2  # warpgroups of a block for Hopper, beside the one that copies
+REGISTERS_OF_COPIES, _REGISTERS_OF_PRODUCTS = 40, 232
 _MULTIPROCESSORS = 132  # of an H100
+
+
+class MatmulDimension(enum.IntEnum):
+    """A dimension of the result of a product: its rows or its columns."""
+
+    M = 0
+    N = 1
 
 
 def swizzled(shape: Sequence[int], dtype: Any) -> Any:
@@ -103,6 +122,59 @@ def check_divides(*sizes: tuple[str, int, str, int]) -> None:
     for name, size, of, divisor in sizes:
         if divisor <= 0 or size % divisor:
             raise ValueError(f"{name}={size} must be divisible by {of}={divisor}.")
+
+
+def check_product(rows: tuple[str, int], columns: tuple[str, int]) -> None:
+    """Check that the tensor core of a Hopper GPU multiplies matrices of some named numbers of rows and columns."""
+    (name, m), (other, n) = rows, columns
+    if m < 64 or m % 64:
+        raise ValueError(f"{name}={m} must be a multiple of 64, the rows of a product.")
+    if n < 8 or n % 8 or (n > 256 and n % 256):
+        raise ValueError(
+            f"{other}={n} must be a multiple of 8 up to 256, or of 256: the columns of a product."
+        )
+
+
+def copy_or_compute(thread: Any, copy: Callable[[], None], compute: Callable[[], None]) -> None:
+    """Call what a warpgroup of a block does, the last one to copy; registers go to those that compute."""
+
+    @when(lax.eq(thread, np.int32(COMPUTING)))
+    def _() -> None:
+        set_max_registers(REGISTERS_OF_COPIES, action="decrease")
+        copy()
+
+    @when(lax.lt(thread, np.int32(COMPUTING)))
+    def _() -> None:
+        set_max_registers(_REGISTERS_OF_PRODUCTS, action="increase")
+        compute()
+
+
+def zeros(rows: int, columns: int) -> Any:
+    """Return zeros as the tensor core adds products to them."""
+    return layout_cast(lax.full((rows, columns), 0, np.float32), Layout.WGMMA)
+
+
+def product(a: Any, b: Any, shape: tuple[int, int]) -> Any:
+    """Return the product of two matrices in shared memory, of a known shape."""
+
+    def multiply(acc: Any) -> Any:
+        wgmma(acc, a, b)
+        return acc[...]
+
+    return run_scoped(multiply, ACC(shape))
+
+
+def add_product(total: Any, a: Any, b: Any) -> Any:
+    """Add the product of an array, rounded to the dtype of `b`, and of `b`, a matrix in shared memory."""
+    a = lax.convert_element_type(a, b.dtype)
+    return run_state(lambda acc: wgmma(acc, a, b))(ACC.init(total))
+
+
+def start_store(x: Any, buffer: Any, ref: Any) -> None:
+    """Start to store an array, by way of a buffer in shared memory."""
+    buffer[...] = lax.convert_element_type(x, buffer.dtype)
+    commit_smem()
+    copy_smem_to_gmem(buffer, ref)
 
 
 def heads_beside_each_other(x: Any) -> Any:
