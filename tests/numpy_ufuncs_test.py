@@ -150,3 +150,25 @@ def test_scalars_have_no_trapezoids():
 
 def test_i0_takes_a_keyword():
     np.testing.assert_array_equal(jnp.i0(x=X), jnp.i0(X))
+
+
+# Operators that change nothing
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16", "int8", "complex64"])
+def test_operations_that_change_nothing_give_the_array(dtype):
+    x = jnp.array([1, 2, 3], dtype)
+    assert x**1 is x and +x is x and x.astype(dtype) is x and x.astype(x.dtype) is x
+    assert x.astype(x.dtype, copy=True) is not x
+    assert "integer_pow[y=1]" in str(jax.make_jaxpr(lambda x: x**1)(x))
+
+
+def test_operations_that_only_seem_to_change_nothing():
+    assert (jnp.array([True]) ** 1).dtype == np.int32
+    weak = jnp.asarray(2.0)
+    assert weak.weak_type and (weak**1).weak_type and not weak.astype(weak.dtype).weak_type
+    with jax.enable_x64(True):
+        wide = jnp.array([1.0, 2.0])
+        assert wide.dtype == np.float64 and wide.astype(wide.dtype) is wide
+    with pytest.warns(UserWarning, match="float64"):
+        assert wide.astype(wide.dtype).dtype == np.float32

@@ -126,6 +126,8 @@ _prepare_power = _operand("** or pow()")
 def _pow(self, other):
     if type(other) is int:
         if type(self) is ArrayImpl:
+            if other == 1 and self.dtype != bool:
+                return self  # as of +x, there is nothing to compute
             return integer_powers[other](self)
         return ufuncs.power(self, other)
     other = _prepare_power(other)

@@ -575,6 +575,9 @@ def astype(
     >>> jnp.astype(jnp.array([0.5, 2.7]), int)
     Array([0, 2], dtype=int32)
     """
+    if type(x) is ArrayImpl and x.dtype is dtype and not (x.weak_type or copy) and device is None:
+        if dtype not in dtypes.dtype_to_32bit_dtype:
+            return x  # a common case, with nothing to check
     x = operand("astype", x)
     if dtype is None:
         dtype = dtypes.default_float_dtype()
