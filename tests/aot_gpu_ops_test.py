@@ -49,6 +49,8 @@ OPERATIONS = {
     "layer_norm": (derivatives(layer_norm.layer_norm), [like(3, 100), like(100), like(100)], 3),
     "decoding": (decode, [like(1, 2, 16), *[like(1, 40, 1, 16)] * 2], 1),
     "paging": (page, [like(1, 2, 16), *[like(1, 3, 16, 16)] * 2], 1),
+    "derivative of decoding": (derivatives(decode), [like(1, 2, 16), *[like(1, 40, 1, 16)] * 2], 2),
+    "derivative of paging": (derivatives(page), [like(1, 2, 16), *[like(1, 3, 16, 16)] * 2], 2),
     "softmax": (softmax.softmax, [like(3, 100)], 1),
 }
 

@@ -195,6 +195,72 @@ def test_decode_attention():
         apply(q, k, v, grid=(1,))
 
 
+def test_derivatives_of_decode_attention():
+    q, k, v = normal(3, 6, 24), *[normal(3, 77, 2, 24, seed=i) for i in (1, 2)]
+    options = dict(block_k=16, k_splits=3, interpret=True)
+    bounds = jnp.array([3, 40, 60]), jnp.array([30, 77, 61])
+    for start, end in ((None, None), bounds):
+        f = lambda q, k, v: decode_attention.gqa(q, k, v, start, end, **options)
+        wanted = lambda q, k, v: decode_attention.gqa_reference(q, k, v, start, end)
+        found = with_derivatives(f, q, k, v)
+        assert_close(found, with_derivatives(wanted, q, k, v))
+    many = normal(3, 40, 24)
+    shared = lambda q, k, v: decode_attention.mqa(
+        q, k[:, :, 0], v[:, :, 0], *bounds, interpret=True
+    )
+    wanted = lambda q, k, v: decode_attention.mqa_reference(q, k[:, :, 0], v[:, :, 0], *bounds)
+    assert_close(with_derivatives(shared, many, k, v), with_derivatives(wanted, many, k, v))
+    narrow = [x.astype(jnp.bfloat16) for x in (q, k, v)]
+    found = with_derivatives(functools.partial(decode_attention.gqa, **options), *narrow)
+    wanted = with_derivatives(decode_attention.gqa_reference, *narrow)
+    assert_close(found, wanted, jnp.bfloat16)
+    assert [x.dtype for x in found[1]] == [jnp.bfloat16] * 3
+    none = with_derivatives(lambda *x: decode_attention.gqa(*x, None, 0, **options), q, k, v)
+    assert not any([x.any() for x in none[1]])
+
+
+def test_derivatives_of_sums_of_decode_attention():
+    q, k, v = normal(2, 4, 16), *[normal(2, 40, 2, 16, seed=i) for i in (1, 2)]
+    more = dict(return_residuals=True, normalize_output=False, sm_scale=0.5)
+
+    def all_of(f, **options):
+        def flat(q, k, v):
+            out, (total, greatest) = f(q, k, v, 3, 30, **more, **options)
+            return jnp.concatenate([out.ravel(), total.ravel(), greatest.ravel()])
+
+        return with_derivatives(flat, q, k, v)
+
+    assert_close(
+        all_of(decode_attention.gqa, interpret=True), all_of(decode_attention.gqa_reference)
+    )
+
+
+def test_derivatives_of_paged_attention():
+    q = normal(3, 6, 20)
+    k, v = [normal(2, 9, 12, 20, seed=i) for i in (1, 2)]
+    # Sequences share pages, and one has a page twice.
+    tables = jnp.array([[3, 1, 4, 1, 5], [3, 1, 2, 6, 0], [7, 3, 8, 0, 0]], jnp.int32)
+    lengths = jnp.array([60, 31, 13])
+    in_order = lambda x: jnp.moveaxis(x[:, tables], 0, 3).reshape(3, 60, 2, *x.shape[3:])
+    apply = functools.partial(
+        paged_attention.paged_attention, pages_per_compute_block=1, k_splits=2, interpret=True
+    )
+    for cap in (None, 1.5):
+        f = lambda q, k, v: apply(q, k, v, tables, lengths, attn_logits_soft_cap=cap)
+        wanted = lambda q, k, v: paged_attention.paged_attention_reference(
+            q, in_order(k), in_order(v), lengths, attn_logits_soft_cap=cap
+        )
+        assert_close(with_derivatives(f, q, k, v), with_derivatives(wanted, q, k, v))
+    k8, v8 = [jnp.round(3 * x).astype(jnp.int8) for x in (k, v)]
+    scales = [jnp.abs(normal(2, 9, 12, seed=i)) / 3 for i in (4, 5)]
+    f = lambda q, ks, vs: apply(q, k8, v8, tables, lengths, ks, vs)
+    wide = lambda x, s: in_order(x * s[..., None])
+    wanted = lambda q, ks, vs: paged_attention.paged_attention_reference(
+        q, wide(k8, ks), wide(v8, vs), lengths
+    )
+    assert_close(with_derivatives(f, q, *scales), with_derivatives(wanted, q, *scales))
+
+
 def test_paged_attention():
     q = normal(2, 6, 20)
     k, v = [normal(2, 9, 12, 20, seed=i) for i in (1, 2)]

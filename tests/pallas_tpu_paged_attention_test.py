@@ -87,6 +87,61 @@ def test_memory_and_copies_of_a_tpu(inline):
     np.testing.assert_allclose(out, wanted, atol=1e-5)
 
 
+def derivatives(f, args, cap=None):
+    """The derivatives by queries and pages, or by their scales, along one cotangent."""
+    q, *rest = args
+    weights = jnp.cos(jnp.arange(q.size, dtype=jnp.float32)).reshape(q.shape).astype(jnp.bfloat16)
+    out = lambda *arrays: f(*arrays, *rest[2:]).astype(jnp.float32)
+    total = lambda *arrays: (weights * out(*arrays)).sum()
+    found = jax.grad(total, (0, 1, 2), allow_int=True)(*args[:3])
+    return [x for x in jax.tree.leaves(found) if x.dtype != jax.dtypes.float0]
+
+
+@pytest.mark.parametrize(
+    "dtype, quantized, cap, tolerance",
+    [(jnp.float32, False, 0.5, 1e-5), (jnp.float32, True, None, 1e-5), (jnp.bfloat16, False, None, 1e-2)],
+)  # fmt: skip
+def test_derivatives(dtype, quantized, cap, tolerance):
+    *arrays, lengths, indices = arguments(dtype, quantized=quantized)
+    # Pages that two sequences have, one that a sequence has twice, and indices after the end.
+    indices = indices.at[2].set(indices[4]).at[4, 3].set(indices[4, 2]).at[1, 1:].set(0)
+    args = *arrays, lengths, indices
+    call = functools.partial(
+        paged_attention, pages_per_compute_block=2, attn_logits_soft_cap=cap, megacore_mode="batch"
+    )
+    with pltpu.force_tpu_interpret_mode(True):
+        found = derivatives(call, args)
+    assert [x.dtype for x in found] == [dtype] * 3
+    wide = lambda x: x.astype(jnp.float32) if x.dtype == jnp.bfloat16 else x
+    wanted = derivatives(functools.partial(plain, cap=cap), jax.tree.map(wide, args))
+    for x, y in zip(found, wanted, strict=True):
+        x = np.asarray(x, np.float32)
+        np.testing.assert_allclose(x, y, rtol=tolerance, atol=tolerance)
+
+
+def test_memory_and_copies_of_the_derivative():
+    q, k, v, lengths, indices = arguments(lengths=[0, 5, 40])
+    indices = indices.at[1].set(indices[2])
+    wanted = derivatives(plain, (q, k, v, lengths, indices))
+    k, v = [x.at[:, indices[2, 2], 8:].set(jnp.nan) for x in (k, v)]
+    call = functools.partial(paged_attention, pages_per_compute_block=2)
+    with pltpu.force_tpu_interpret_mode(pltpu.InterpretParams(detect_races=True)):
+        found = derivatives(call, (q, k, v, lengths, indices))
+    for x, y in zip(found, wanted, strict=True):
+        np.testing.assert_allclose(x, y, atol=1e-5)
+
+
+def test_derivative_of_a_batch():
+    args = arguments(lengths=[5, 40])
+    several = [jnp.stack([x, x / 2]) for x in args[:3]]
+    call = functools.partial(paged_attention, pages_per_compute_block=2)
+    pull = lambda f: lambda *arrays: derivatives(f, (*arrays, *args[3:]))
+    with pltpu.force_tpu_interpret_mode(True):
+        found = jax.vmap(pull(call))(*several)
+    for x, y in zip(found, jax.vmap(pull(plain))(*several), strict=True):
+        np.testing.assert_allclose(x, y, atol=1e-5)
+
+
 def test_quantization():
     x = normal(5, 8)
     q = quantization.quantize_to_int8(x)
@@ -162,4 +217,6 @@ def test_compiled(name, quantized, inline):
     args = jax.eval_shape(functools.partial(arguments, jnp.bfloat16, quantized=quantized))
     args = jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=sharding), args)
     call = functools.partial(paged_attention, pages_per_compute_block=2, inline_seq_dim=inline)
-    assert "tpu_custom_call" in jax.jit(call).lower(*args).compile().as_text()
+    for f, calls in ((call, 1), (lambda *args: derivatives(call, args), 2)):
+        compiled = jax.jit(f).lower(*args).compile()
+        assert compiled.as_text().count('custom_call_target="tpu_custom_call"') == calls

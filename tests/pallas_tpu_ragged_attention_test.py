@@ -95,6 +95,50 @@ def test_memory_and_copies_of_a_tpu():
     np.testing.assert_allclose(out, wanted, atol=2e-2)
 
 
+def derivatives(f, q, pages, *rest):
+    """The value and the derivatives by queries and pages along one cotangent."""
+    tokens = 31
+    weights = jnp.cos(jnp.arange(q[:tokens].size, dtype=jnp.float32)).reshape(tokens, *q.shape[1:])
+    weights = weights.astype(jnp.bfloat16)
+    total = lambda q, pages: (weights * f(q, pages, *rest)[:tokens].astype(jnp.float32)).sum()
+    return jax.grad(total, (0, 1))(q, pages)
+
+
+@pytest.mark.parametrize(
+    "blocks, options, same",
+    [
+        (BLOCKS, dict(sm_scale=0.3, sliding_window=6), dict(sm_scale=0.3, window=6)),
+        ((3, 7), dict(soft_cap=0.5, mask_value=-float("inf")), dict(cap=0.5)),
+    ],
+)
+def test_derivatives(blocks, options, same):
+    q, pages, lens, indices, *rest = arguments()
+    # Two sequences share pages, and one has a page twice.
+    indices = indices.at[3, :2].set(indices[1, :2]).at[0, 2].set(indices[0, 1])
+    args = q, pages, lens, indices, *rest
+    wanted = derivatives(functools.partial(plain, **same), *args)
+    if blocks is not BLOCKS:
+        blocks = dict(num_kv_pages_per_block=blocks[0], num_queries_per_block=blocks[1])
+    with pltpu.force_tpu_interpret_mode(True):
+        found = derivatives(functools.partial(ragged_paged_attention, **blocks, **options), *args)
+    for x, y in zip(found, wanted, strict=True):
+        np.testing.assert_allclose(x, y, atol=2e-5)
+
+
+def test_derivatives_by_scaled_pages_of_a_tpu():
+    q, pages, lens, indices, *rest = arguments(jnp.bfloat16)
+    wide = q.astype(jnp.float32), pages.astype(jnp.float32), lens, indices, *rest
+    twice = lambda q, pages, *more: plain(q, 2 * pages.at[:, :, 1::2].multiply(0.25), *more)
+    wanted = derivatives(twice, *wide)
+    scaled = functools.partial(ragged_paged_attention, k_scale=2.0, v_scale=0.5, **BLOCKS)
+    nan = q.at[31:].set(jnp.nan), pages.at[indices[2, 0], 7:].set(jnp.nan), lens, indices, *rest
+    with pltpu.force_tpu_interpret_mode(pltpu.InterpretParams(detect_races=True)):
+        found = derivatives(scaled, *nan)
+    for x, y in zip(found, wanted, strict=True):
+        assert x.dtype == jnp.bfloat16
+        np.testing.assert_allclose(np.asarray(x, np.float32), y, rtol=1e-2, atol=1e-2)
+
+
 @pytest.mark.parametrize(
     "change, options, message",
     [
@@ -142,4 +186,6 @@ def test_compiled(name, dtype):
     sharding = SingleDeviceSharding(device)
     args = [jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=sharding) for x in args]
     call = functools.partial(ragged_paged_attention, **BLOCKS)
-    assert "tpu_custom_call" in jax.jit(call).lower(*args).compile().as_text()
+    for f, calls in ((call, 1), (functools.partial(derivatives, call), 2)):
+        compiled = jax.jit(f).lower(*args).compile()
+        assert compiled.as_text().count('custom_call_target="tpu_custom_call"') == calls

@@ -8,7 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from jax._src.api import jit
+from jax._src.api import jit, vjp
+from jax._src.custom_derivatives.vjp import custom_vjp
 from jax._src.lax import lax
 from jax._src.numpy import reductions, ufuncs
 from jax._src.numpy.array_constructors import asarray
@@ -17,6 +18,7 @@ from jax._src.numpy.manipulation.shape import broadcast_to
 from jax._src.numpy.selecting import where
 from jax._src.pallas.ops.gpu.access import DEFAULT_MASK_VALUE, iota, sum_dtype
 from jax._src.pallas.ops.gpu.decoding import Keys, Settings, decode, normalized
+from jax._src.pallas.ops.gpu.decoding_gradient import attend
 
 _STATIC = (
     "sm_scale", "block_h", "block_k", "k_splits", "num_warps", "num_stages", "grid", "interpret", "debug",
@@ -46,6 +48,51 @@ def _check(q: Any, k: Any, v: Any) -> None:
         )
 
 
+@functools.partial(custom_vjp, nondiff_argnums=(0,))
+def _with_sums(settings: Settings, q: Any, k: Any, v: Any, start: Any, end: Any) -> Any:
+    """Return what `decode` does, whose derivative is that of whole arrays of scores."""
+    return decode(q, Keys(k, v, start, end), settings)
+
+
+def _forward(settings: Settings, *args: Any) -> Any:
+    return _with_sums(settings, *args), args
+
+
+def _backward(settings: Settings, args: tuple[Any, ...], cotangents: Any) -> Any:
+    q, k, v, start, end = args
+    plain = lambda q, k, v: _plain(q, k, v, start, end, settings.sm_scale)
+    return *vjp(plain, q, k, v)[1](cotangents), None, None
+
+
+_with_sums.defvjp(_forward, _backward)
+
+
+def _plain(q: Any, k: Any, v: Any, start: Any, end: Any, sm_scale: float) -> Any:
+    """Compute what `decode` does, by whole arrays of scores."""
+    scores, seen = _scores(q, k, start, end, sm_scale)
+    if seen is not None:
+        scores = where(seen, scores, -np.inf)
+    greatest = reductions.max(scores, axis=-1)
+    base = where(greatest == -np.inf, 0, greatest)
+    weights = ufuncs.exp(scores - base[..., None])
+    out = einsum("bhgk,bkhc->bhgc", weights, v, preferred_element_type=scores.dtype)
+    flat = lambda x: x.reshape(*q.shape[:2], *x.shape[3:])
+    return flat(out), flat(reductions.sum(weights, axis=-1)), flat(greatest)
+
+
+def _scores(q: Any, k: Any, start: Any, end: Any, sm_scale: float) -> tuple[Any, Any]:
+    """Return scores, [batch, heads of keys, group, keys], and which of them there are, or None if all."""
+    grouped = q.reshape(q.shape[0], k.shape[2], -1, q.shape[2])
+    scores = einsum("bhgc,bkhc->bhgk", grouped, k, preferred_element_type=sum_dtype(q.dtype))
+    shape = len(q), k.shape[1]
+    positions, seen = broadcast_to(iota(k.shape[1]), shape), None
+    for bound, compare in ((start, lax.ge), (end, lax.lt)):
+        if bound is not None:
+            mask = compare(positions, broadcast_to(_bounds(bound, len(q))[:, None], shape))
+            seen = mask if seen is None else seen & mask
+    return scores * sm_scale, None if seen is None else seen[:, None, None]
+
+
 @functools.partial(jit, static_argnames=_STATIC)
 def gqa(
     q: Any, k: Any, v: Any, start_idx: Any = None, kv_seq_len: Any = None, sm_scale: float | None = None,
@@ -73,7 +120,7 @@ def gqa(
 
     Returns:
       [batch, heads, features], with `return_residuals` in a tuple `out, (sums, maxima)`. Without any key
-      it is zero.
+      it is zero. Derivatives are computed by a kernel; of sums and of what is not normalized by whole arrays of scores.
 
     Raises:
       ValueError: if shapes do not match.
@@ -83,7 +130,9 @@ def gqa(
         _scale(sm_scale, q), block_h, block_k, k_splits, num_warps, num_stages, grid, interpret, debug
     )  # fmt: skip
     keys = Keys(k, v, _bounds(start_idx, len(q)), _bounds(kv_seq_len, len(q)))
-    out, total, greatest = decode(q, keys, settings)
+    if normalize_output and not return_residuals:
+        return attend(q, keys, settings)
+    out, total, greatest = _with_sums(settings, q, *keys[:4])
     if normalize_output:
         out = normalized(out, total)
     out = out.astype(q.dtype)
@@ -115,23 +164,15 @@ def gqa_reference(
 ) -> Any:  # fmt: skip
     """Compute what `gqa` does, by whole arrays of scores; without any key it is the mean of all values."""
     _check(q, k, v)
-    dtype = sum_dtype(q.dtype)
-    grouped = q.reshape(q.shape[0], k.shape[2], -1, q.shape[2])
-    scores = einsum("bhgc,bkhc->bhgk", grouped, k, preferred_element_type=dtype)
-    scores = scores * _scale(sm_scale, q)
-    positions = iota(k.shape[1])
-    for bound, compare in ((start_idx, lax.ge), (kv_seq_len, lax.lt)):
-        if bound is not None:
-            limits = _bounds(bound, len(q))[:, None]
-            shape = len(q), len(positions)
-            mask = compare(broadcast_to(positions, shape), broadcast_to(limits, shape))
-            scores = where(mask[:, None, None], scores, DEFAULT_MASK_VALUE)
+    scores, seen = _scores(q, k, start_idx, kv_seq_len, _scale(sm_scale, q))
+    if seen is not None:
+        scores = where(seen, scores, DEFAULT_MASK_VALUE)
     greatest = reductions.max(scores, axis=-1)
     weights = ufuncs.exp(scores - greatest[..., None])
     total = reductions.sum(weights, axis=-1)
     if normalize_output:
         weights = weights / total[..., None]
-    out = einsum("bhgk,bkhc->bhgc", weights, v, preferred_element_type=dtype)
+    out = einsum("bhgk,bkhc->bhgc", weights, v, preferred_element_type=scores.dtype)
     out = out.reshape(q.shape).astype(q.dtype)
     if not return_residuals:
         return out

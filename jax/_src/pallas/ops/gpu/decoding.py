@@ -76,7 +76,7 @@ class Keys(NamedTuple):
     v_scales: Any = None
 
 
-class _Shape(NamedTuple):
+class Shape(NamedTuple):
     """What the kernel knows of its blocks."""
 
     group: int
@@ -92,70 +92,90 @@ class _Shape(NamedTuple):
     width: int
 
 
-def _kernel(refs: dict[str, Any], s: _Shape, settings: Settings) -> None:
+class KeyBlocks:
+    """The blocks of keys of a program: of a sequence, a head of keys, and a part of the keys."""
+
+    def __init__(self, refs: dict[str, Any], s: Shape, settings: Settings, dtype: Any):
+        self._refs, self._s, self._settings, self._dtype = refs, s, settings, dtype
+        split = program_id(3)
+        lower, upper = split * s.steps, lax.min((split + 1) * s.steps, int32.type(s.blocks))
+        first = refs["start"][0] if "start" in refs else None
+        end = refs["end"][0] if "end" in refs else None
+        if first is not None:
+            lower = lax.max(lower, lax.div(first, int32.type(s.block_k)))
+        if end is not None:
+            end = lax.min(end, int32.type(s.num_k))
+            upper = lax.min(upper, cdiv(end, s.block_k))
+        elif s.num_k % s.block_k:
+            end = int32.type(s.num_k)
+        self.lower, self.upper, self._first, self._end = lower, upper, first, end
+
+    def rows(self, i: Any) -> tuple[Any, Any]:
+        """Return where the keys of a block are, and which of them are keys of the sequence, or None if all."""
+        s, refs = self._s, self._refs
+        positions = iota(s.block_k) + i * s.block_k
+        whole = lambda n: lax.full((s.block_k,), n, int32)
+        mask = None if self._end is None else lax.lt(positions, whole(self._end))
+        if self._first is not None:
+            later = lax.ge(positions, whole(self._first))
+            mask = later if mask is None else lax.bitwise_and(mask, later)
+        if "pages" not in refs:
+            return ds(i * s.block_k, s.block_k), mask
+        size = whole(s.page_size)
+        view = refs["pages"].at[lax.div(positions, size)]
+        pages = triton.load(view, mask=mask, other=None if mask is None else 0)
+        return pages * size + lax.rem(positions, size), mask
+
+    def elements(self, mask: Any) -> Any:
+        """Return which elements of rows there are, or None if all."""
+        shape = self._s.block_k, self._s.width
+        inside = within(shape, (None, self._s.depth))
+        if mask is None:
+            return inside
+        wide = along(mask, 0, shape)
+        return wide if inside is None else lax.bitwise_and(inside, wide)
+
+    def read(self, name: str, rows: Any, mask: Any) -> Any:
+        """Read the rows of keys or values."""
+        ref, scales = self._refs[name], self._refs.get(f"{name}_scales")
+        elements = self.elements(mask)
+        view = ref.at[rows, ds(0, self._s.width)]
+        x = triton.load(view, mask=elements, other=None if elements is None else 0)
+        if scales is not None:
+            factors = triton.load(scales.at[rows], mask=mask, other=None if mask is None else 0)
+            x = x.astype(self._dtype) * along(factors.astype(self._dtype), 0, x.shape)
+        return x
+
+    def scores(self, q: Any, k: Any, mask: Any) -> tuple[Any, Any]:
+        """Return scores, and the slope that their bound gives them, or None."""
+        number = self._dtype.type
+        scores, slope = matmul(q, k, 1, 1) * number(self._settings.sm_scale), None
+        if self._settings.soft_cap is not None:
+            cap = number(self._settings.soft_cap)
+            bounded = lax.tanh(scores / cap)
+            scores, slope = bounded * cap, 1 - bounded * bounded
+        if mask is not None:
+            inside = along(mask, 1, scores.shape)
+            scores = lax.select(inside, scores, lax.full_like(scores, -np.inf))
+        return scores, slope
+
+
+def _kernel(refs: dict[str, Any], s: Shape, settings: Settings) -> None:
     left = rows_left(s.group, s.block_h, program_id(2) * s.block_h)
     q = read(refs["q"], (0, 0), (s.block_h, s.width), (left, s.depth))
     dtype = sum_dtype(q.dtype)
-    scale = dtype.type(settings.sm_scale)
-    split = program_id(3)
-    lower, upper = split * s.steps, lax.min((split + 1) * s.steps, int32.type(s.blocks))
-    first = refs["start"][0] if "start" in refs else None
-    end = refs["end"][0] if "end" in refs else None
-    if first is not None:
-        lower = lax.max(lower, lax.div(first, int32.type(s.block_k)))
-    if end is not None:
-        end = lax.min(end, int32.type(s.num_k))
-        upper = lax.min(upper, cdiv(end, s.block_k))
-    elif s.num_k % s.block_k:
-        end = int32.type(s.num_k)
-
-    def rows_of(ref: Any, scales: Any, at: Any, row_mask: Any, start: Any) -> Any:
-        """Read keys or values at positions."""
-        mask = within((s.block_k, s.width), (None, s.depth))
-        if row_mask is not None:
-            wide = along(row_mask, 0, (s.block_k, s.width))
-            mask = wide if mask is None else lax.bitwise_and(mask, wide)
-        rows = ds(start, s.block_k) if at is None else at
-        view = ref.at[rows, ds(0, s.width)]
-        x = triton.load(view, mask=mask, other=None if mask is None else 0)
-        if scales is not None:
-            factors = triton.load(
-                scales.at[rows], mask=row_mask, other=None if row_mask is None else 0
-            )
-            x = x.astype(dtype) * along(factors.astype(dtype), 0, x.shape)
-        return x.astype(q.dtype)
+    blocks = KeyBlocks(refs, s, settings, dtype)
 
     def step(i: Any, carry: Any) -> Any:
         out, greatest, total = carry
-        start = i * s.block_k
-        positions = iota(s.block_k) + start
-        row_mask = None if end is None else lax.lt(positions, lax.full((s.block_k,), end, int32))
-        if first is not None:
-            later = lax.ge(positions, lax.full((s.block_k,), first, int32))
-            row_mask = later if row_mask is None else lax.bitwise_and(row_mask, later)
-        at = None
-        if "pages" in refs:
-            size = lax.full((s.block_k,), s.page_size, int32)
-            pages = triton.load(
-                refs["pages"].at[lax.div(positions, size)],
-                mask=row_mask,
-                other=None if row_mask is None else 0,
-            )
-            at = pages * size + lax.rem(positions, size)
-        k = rows_of(refs["k"], refs.get("k_scales"), at, row_mask, start)
-        scores = matmul(q, k, 1, 1) * scale
-        if settings.soft_cap is not None:
-            cap = dtype.type(settings.soft_cap)
-            scores = lax.tanh(scores / cap) * cap
-        if row_mask is not None:
-            inside = along(row_mask, 1, scores.shape)
-            scores = lax.select(inside, scores, lax.full_like(scores, -np.inf))
+        rows, mask = blocks.rows(i)
+        scores, _ = blocks.scores(q, blocks.read("k", rows, mask).astype(q.dtype), mask)
         new = lax.max(greatest, lax.reduce_max(scores, (1,)))
         # Without any key so far, nothing is added to nothing.
         base = lax.select(lax.eq(new, lax.full_like(new, -np.inf)), lax.full_like(new, 0), new)
         weights = lax.exp2((scores - along(base, 0, scores.shape)) * dtype.type(LOG2_E))
         factor = lax.exp2((greatest - base) * dtype.type(LOG2_E))
-        v = rows_of(refs["v"], refs.get("v_scales"), at, row_mask, start)
+        v = blocks.read("v", rows, mask).astype(q.dtype)
         out = out * along(factor, 0, out.shape) + matmul(weights.astype(v.dtype), v)
         return out, new, total * factor + lax.reduce_sum(weights, (1,))
 
@@ -165,10 +185,120 @@ def _kernel(refs: dict[str, Any], s: _Shape, settings: Settings) -> None:
         lax.full(rows, -np.inf, dtype),
         lax.full(rows, 0, dtype),
     )
-    out, greatest, total = fori_loop(lower, upper, step, carry)
+    out, greatest, total = fori_loop(blocks.lower, blocks.upper, step, carry)
     write(refs["out"], out, (left, s.depth))
     write(refs["total"], total, (left,))
     write(refs["greatest"], greatest, (left,))
+
+
+class Call:
+    """A kernel for all sequences, heads of keys, blocks of heads and parts of keys: its grid, blocks and operands.
+
+    Args:
+      q: queries, [batch, heads, features].
+      keys: keys and values.
+      settings: what the kernel is the same for.
+
+    Raises:
+      ValueError: if the settings have another grid.
+    """
+
+    def __init__(self, q: Any, keys: Keys, settings: Settings):
+        batch, heads, depth = q.shape
+        paged = keys.pages is not None
+        if paged:
+            (key_heads, rows), num_k = keys.k.shape[:2], keys.pages.shape[1] * keys.page_size
+        else:
+            key_heads, rows = keys.k.shape[2:0:-1]
+            num_k = rows
+        group = heads // key_heads
+        block_h = min(settings.block_h, padded(group, MIN_DOT_SIZE))
+        block_k = min(settings.block_k, padded(num_k, MIN_DOT_SIZE))
+        blocks = cdiv(num_k, block_k)
+        steps = cdiv(blocks, settings.k_splits)
+        splits = cdiv(blocks, steps)
+        self.s = s = Shape(
+            group, depth, num_k, rows, block_h, block_k, steps, blocks, keys.page_size, padded(depth, MIN_DOT_SIZE)
+        )  # fmt: skip
+        self.grid = batch, key_heads, cdiv(group, block_h), splits
+        if settings.grid is not None and tuple(settings.grid) != self.grid:
+            raise ValueError(
+                "The grid has one program for each batch, head of keys, block of heads and part of keys: it is "
+                f"{self.grid}, not {settings.grid}. Leave it out."
+            )
+        self.settings = settings
+        self._batch, self._key_heads = batch, key_heads
+        if paged:
+            self.of_keys = BlockSpec((None, rows, s.width), lambda n, h, i, j: (h, 0, 0))
+        else:
+            size = multiple(num_k, block_k)
+            self.of_keys = BlockSpec((None, size, None, s.width), lambda n, h, i, j: (n, 0, h, 0))
+        self.operands: dict[str, tuple[Any, BlockSpec]] = {}
+        self.add_queries("q", q)
+        self.operands |= {"k": (keys.k, self.of_keys), "v": (keys.v, self.of_keys)}
+        for name in ("start", "end"):
+            if getattr(keys, name) is not None:
+                one = BlockSpec((1,), lambda n, h, i, j: (n,))
+                self.operands[name] = getattr(keys, name), one
+        if paged:
+            of_batch = BlockSpec((None, keys.pages.shape[1]), lambda n, h, i, j: (n, 0))
+            self.operands["pages"] = keys.pages, of_batch
+        for name in ("k_scales", "v_scales"):
+            if getattr(keys, name) is not None:
+                of_rows = BlockSpec((None, rows), lambda n, h, i, j: (h, 0))
+                self.operands[name] = getattr(keys, name), of_rows
+
+    def add_queries(self, name: str, x: Any) -> None:
+        """Add an operand like queries, or one with a number for each of them."""
+        s = self.s
+        width = (s.width,) if x.ndim == 3 else ()
+        x = x.reshape(self._batch, self._key_heads, s.group, *x.shape[2:])
+        spec = BlockSpec(
+            (None, None, s.block_h, *width), lambda n, h, i, j: (n, h, i, *(0 for _ in width))
+        )
+        self.operands[name] = x, spec
+
+    def partial(self, dtype: Any, of_features: bool) -> tuple[Any, BlockSpec]:
+        """Return the shape and blocks of a result that each part of keys has for queries."""
+        s, (batch, key_heads, _, splits) = self.s, self.grid
+        depth, width = ((s.depth,), (s.width,)) if of_features else ((), ())
+        spec = BlockSpec(
+            (None, None, None, s.block_h, *width),
+            lambda n, h, i, j: (n, j, h, i, *(0 for _ in width)),
+        )
+        return ShapeDtypeStruct((batch, splits, key_heads, s.group, *depth), dtype), spec
+
+    def __call__(self, kernel: Any, name: str, results: dict[str, Any], aliases: dict[str, str]) -> Any:  # fmt: skip
+        """Run a kernel, which takes references by name, and what it is the same for.
+
+        Args:
+          kernel: the kernel.
+          name: its name.
+          results: the shape and blocks of each result.
+          aliases: operands that are the first values of results.
+        """
+        names = [*self.operands, *results]
+
+        def body(*refs: Any) -> None:
+            kernel(dict(zip(names, refs, strict=True)), self.s, self.settings)
+
+        shapes, specs = zip(*results.values())
+        arrays, in_specs = zip(*self.operands.values())
+        settings, first = self.settings, list(self.operands)
+        return pallas_call(
+            body,
+            shapes,
+            grid=self.grid,
+            in_specs=in_specs,
+            out_specs=specs,
+            input_output_aliases={
+                first.index(x): list(results).index(y) for x, y in aliases.items()
+            },
+            compiler_params=CompilerParams(settings.num_warps or 4, settings.num_stages),
+            interpret=settings.interpret,
+            debug=settings.debug,
+            name=name,
+        )(*arrays)
 
 
 def decode(q: Any, keys: Keys, settings: Settings) -> tuple[Any, Any, Any]:
@@ -177,68 +307,12 @@ def decode(q: Any, keys: Keys, settings: Settings) -> tuple[Any, Any, Any]:
     Args:
       q: queries, [batch, heads, features].
     """
-    batch, heads, depth = q.shape
-    paged = keys.pages is not None
-    key_heads, rows = (keys.k.shape[0], keys.k.shape[1]) if paged else keys.k.shape[2:0:-1]
-    num_k = keys.pages.shape[1] * keys.page_size if paged else rows
-    group = heads // key_heads
-    block_h = min(settings.block_h, padded(group, MIN_DOT_SIZE))
-    block_k = min(settings.block_k, padded(num_k, MIN_DOT_SIZE))
-    blocks = cdiv(num_k, block_k)
-    steps = cdiv(blocks, settings.k_splits)
-    splits = cdiv(blocks, steps)
-    s = _Shape(
-        group, depth, num_k, rows, block_h, block_k, steps, blocks, keys.page_size, padded(depth, MIN_DOT_SIZE)
-    )  # fmt: skip
-    grid = batch, key_heads, cdiv(group, block_h), splits
-    if settings.grid is not None and tuple(settings.grid) != grid:
-        raise ValueError(
-            "The grid has one program for each batch, head of keys, block of heads and part of keys: it is "
-            f"{grid}, not {settings.grid}. Leave it out."
-        )
-    operands: dict[str, tuple[Any, BlockSpec]] = {
-        "q": (
-            q.reshape(batch, key_heads, group, depth),
-            BlockSpec((None, None, block_h, s.width), lambda n, h, i, j: (n, h, i, 0)),
-        )
-    }
-    if paged:
-        whole = BlockSpec((None, rows, s.width), lambda n, h, i, j: (h, 0, 0))
-    else:
-        size = multiple(num_k, block_k)
-        whole = BlockSpec((None, size, None, s.width), lambda n, h, i, j: (n, 0, h, 0))
-    operands["k"], operands["v"] = (keys.k, whole), (keys.v, whole)
-    one = BlockSpec((1,), lambda n, h, i, j: (n,))
-    for name in ("start", "end"):
-        if getattr(keys, name) is not None:
-            operands[name] = getattr(keys, name), one
-    if paged:
-        of_batch = BlockSpec((None, keys.pages.shape[1]), lambda n, h, i, j: (n, 0))
-        operands["pages"] = keys.pages, of_batch
-    for name in ("k_scales", "v_scales"):
-        if getattr(keys, name) is not None:
-            operands[name] = getattr(keys, name), BlockSpec((None, rows), lambda n, h, i, j: (h, 0))
-    names = [*operands, "out", "total", "greatest"]
-
-    def kernel(*refs: Any) -> None:
-        _kernel(dict(zip(names, refs, strict=True)), s, settings)
-
-    shape = (batch, splits, key_heads, group)
-    numbers = ShapeDtypeStruct(shape, sum_dtype(q.dtype))
-    numbers_spec = BlockSpec((None, None, None, block_h), lambda n, h, i, j: (n, j, h, i))
-    out_spec = BlockSpec((None, None, None, block_h, s.width), lambda n, h, i, j: (n, j, h, i, 0))
-    out, total, greatest = pallas_call(
-        kernel,
-        (ShapeDtypeStruct((*shape, depth), numbers.dtype), numbers, numbers),
-        grid=grid,
-        in_specs=[spec for _, spec in operands.values()],
-        out_specs=(out_spec, numbers_spec, numbers_spec),
-        compiler_params=CompilerParams(settings.num_warps or 4, settings.num_stages),
-        interpret=settings.interpret,
-        debug=settings.debug,
-        name=settings.name,
-    )(*[x for x, _ in operands.values()])
-    return _combined(out, total, greatest, (batch, heads))
+    call = Call(q, keys, settings)
+    dtype = sum_dtype(q.dtype)
+    numbers = call.partial(dtype, False)
+    results = {"out": call.partial(dtype, True), "total": numbers, "greatest": numbers}
+    out, total, greatest = call(_kernel, settings.name, results, {})
+    return _combined(out, total, greatest, q.shape[:2])
 
 
 def _combined(out: Any, total: Any, greatest: Any, shape: tuple[int, int]) -> tuple[Any, Any, Any]:

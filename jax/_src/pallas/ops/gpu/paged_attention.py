@@ -13,7 +13,8 @@ from jax._src.numpy import ufuncs
 from jax._src.numpy.einsum import einsum
 from jax._src.numpy.selecting import where
 from jax._src.pallas.ops.gpu.access import DEFAULT_MASK_VALUE, iota, padded, sum_dtype
-from jax._src.pallas.ops.gpu.decoding import Keys, Settings, decode, normalized
+from jax._src.pallas.ops.gpu.decoding import Keys, Settings
+from jax._src.pallas.ops.gpu.decoding_gradient import attend
 
 # So far below scores that the exponential of a difference to one of them is zero.
 _MAX_MASK_VALUE = -1e9
@@ -53,7 +54,8 @@ def paged_attention(
       attn_logits_soft_cap: a bound c of the scores: they become c tanh(score / c).
 
     Returns:
-      [batch, heads, features]; zeros for a sequence without keys.
+      [batch, heads, features]; zeros for a sequence without keys. Its derivatives are computed by a kernel, which
+      adds to the derivatives of pages in float32, in no order where sequences share pages.
 
     Raises:
       ValueError: if shapes do not match, or keys beyond the length could have weight.
@@ -78,8 +80,7 @@ def paged_attention(
         k_scales=flat(k_scales_pages),
         v_scales=flat(v_scales_pages),
     )
-    out, total, _ = decode(q, keys, settings)
-    return normalized(out, total).astype(q.dtype)
+    return attend(q, keys, settings)
 
 
 def _check(q: Any, k: Any, v: Any, tables: Any, lengths: Any, k_scales: Any, v_scales: Any) -> None:

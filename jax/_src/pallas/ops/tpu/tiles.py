@@ -20,6 +20,13 @@ def product(x: Any, y: Any, contracted: tuple[int, int]) -> Any:
     return lax.dot_general(x, y, dims, preferred_element_type=np.dtype(np.float32))
 
 
+def wide_product(x: Any, y: Any, contracted: tuple[int, int]) -> Any:
+    """Return `product` of matrices that may have different dtypes: in float32 then."""
+    if x.dtype != y.dtype:
+        x, y = x.astype(np.float32), y.astype(np.float32)
+    return product(x, y, contracted)
+
+
 def column(x: Any) -> Any:
     """Return a number for each row as the matrix of one column that kernels have."""
     return lax.expand_dims(x, (x.ndim,))

@@ -9,8 +9,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from jax._src import dtypes
-from jax._src.api import jit
+from jax._src.api import jit, vjp
 from jax._src.core import ShapeDtypeStruct
+from jax._src.custom_derivatives.vjp import custom_vjp
 from jax._src.lax import lax
 from jax._src.lax.control_flow import fori_loop
 from jax._src.lax.lax import cummin
@@ -22,27 +23,25 @@ from jax._src.pallas.helpers import when
 from jax._src.pallas.memory import MemorySpace as AnyMemory
 from jax._src.pallas.mosaic.core import CompilerParams, MemorySpace, PrefetchScalarGridSpec
 from jax._src.pallas.mosaic.semaphore_types import SemaphoreType
+from jax._src.pallas.ops.tpu.paged_attention import gradient
 from jax._src.pallas.ops.tpu.paged_attention.copies import PagesCopy
-from jax._src.pallas.ops.tpu.paged_attention.quantization import QuantizedTensor
-from jax._src.pallas.ops.tpu.tiles import DEFAULT_MASK_VALUE, before_end, product
+from jax._src.pallas.ops.tpu.paged_attention.gradient import Sizes
+from jax._src.pallas.ops.tpu.paged_attention.quantization import QuantizedTensor, from_int8
+from jax._src.pallas.ops.tpu.tiles import DEFAULT_MASK_VALUE, before_end, product, wide_product
 from jax._src.pallas.pallas_call import pallas_call
 from jax._src.pallas.primitives import program_id
 
 _MODES = ["kv_head", "batch", None]
 
 
-class _Sizes(NamedTuple):
-    batch: int
-    kv_heads: int
-    group: int
-    depth: int
-    page: int
-    pages_per_sequence: int
-    pages_per_block: int
+class _Options(NamedTuple):
+    """What the kernel is the same for: see `paged_attention`."""
 
-    @property
-    def block(self) -> int:
-        return self.page * self.pages_per_block
+    mask_value: float
+    cap: float | None
+    pages_per_block: int
+    megacore_mode: str | None
+    inline: bool
 
 
 class _Position(NamedTuple):
@@ -82,7 +81,7 @@ def _check(q: Any, k_pages: Any, v_pages: Any, lengths: Any, page_indices: Any) 
         raise ValueError(f"`page_indices` must be integers. Got {page_indices.dtype}")
 
 
-def _cores(sizes: _Sizes, megacore_mode: str | None) -> int:
+def _cores(sizes: Sizes, megacore_mode: str | None) -> int:
     if megacore_mode not in _MODES:
         raise ValueError(f"megacore_mode must be one of {_MODES}")
     if megacore_mode == "kv_head" and sizes.kv_heads % 2:
@@ -122,46 +121,102 @@ def paged_attention(
       inline_seq_dim: whether the kernel goes through the blocks of a sequence; else the grid has a dimension for them.
 
     Returns:
-      [batch, heads, features].
+      [batch, heads, features]. Its derivatives by queries, pages and scales are computed by a kernel, which adds to
+      pages in float32, also to those that several sequences have.
 
     Raises:
       ValueError: if arrays do not fit, or cores or blocks cannot be divided.
     """
     weights = [x.weight if isinstance(x, QuantizedTensor) else x for x in (k_pages, v_pages)]
     _check(q, *weights, lengths, page_indices)
-    batch, heads, depth = q.shape
-    if batch == 0:
+    if q.shape[0] == 0:
         return q
-    kv_heads, _, page, _ = weights[0].shape
     per_sequence = page_indices.shape[1]
     if pages_per_compute_block < 1 or per_sequence % pages_per_compute_block:
         raise ValueError(
             "pages_per_compute_block must be positive and divide the pages per sequence. "
             f"Got {pages_per_compute_block} and {per_sequence}."
         )
-    group = heads // kv_heads
-    sizes = _Sizes(batch, kv_heads, group, depth, page, per_sequence, pages_per_compute_block)
-    cores = _cores(sizes, megacore_mode)
-    by_head = megacore_mode == "kv_head"
+    options = _Options(
+        mask_value, attn_logits_soft_cap, pages_per_compute_block, megacore_mode, inline_seq_dim
+    )
+    _cores(_sizes(q, weights[0], page_indices, options), megacore_mode)
+    return _attention(q, k_pages, v_pages, lengths, page_indices.astype(np.int32), options)
+
+
+def _sizes(q: Any, pages: Any, page_indices: Any, options: _Options) -> Sizes:
+    batch, heads, depth = q.shape
+    kv_heads, _, page, _ = pages.shape
+    return Sizes(
+        batch,
+        kv_heads,
+        heads // kv_heads,
+        depth,
+        page,
+        page_indices.shape[1],
+        options.pages_per_block,
+    )
+
+
+@functools.partial(custom_vjp, nondiff_argnums=(5,))
+def _attention(
+    q: Any, k_pages: Any, v_pages: Any, lengths: Any, page_indices: Any, options: _Options
+) -> Any:
+    return _forward(q, k_pages, v_pages, lengths, page_indices, options, False)[0]
+
+
+def _with_residuals(
+    q: Any, k_pages: Any, v_pages: Any, lengths: Any, page_indices: Any, options: _Options
+) -> Any:
+    out, sums = _forward(q, k_pages, v_pages, lengths, page_indices, options, True)
+    return out, (q, k_pages, v_pages, lengths, page_indices, out, sums)
+
+
+def _backward(options: _Options, residuals: tuple[Any, ...], do: Any) -> Any:
+    q, k_pages, v_pages, lengths, page_indices, out, sums = residuals
+    pages = [_Pages(x, options.pages_per_block) for x in (k_pages, v_pages)]
+    sizes = _sizes(q, pages[0].arrays[0], page_indices, options)
+    # Cores divide heads: those that divide sequences could add to the same page at a time.
+    cores = 2 if options.megacore_mode is not None and sizes.kv_heads % 2 == 0 else 1
+    dq, dk, dv = gradient.derivatives(
+        (q, do, out, sums), pages, lengths, page_indices, sizes, options.cap, cores
+    )
+    return dq, pages[0].cotangent(dk), pages[1].cotangent(dv), None, None
+
+
+_attention.defvjp(_with_residuals, _backward)
+
+
+def _forward(
+    q: Any, k_pages: Any, v_pages: Any, lengths: Any, page_indices: Any, options: _Options, save_residuals: bool
+) -> tuple[Any, Any]:  # fmt: skip
+    """Return attention, and the logarithms of sums of exponentials, or None: [batch, heads of keys, group, 1]."""
+    pages = [_Pages(x, options.pages_per_block) for x in (k_pages, v_pages)]
+    sizes = _sizes(q, pages[0].arrays[0], page_indices, options)
+    batch, kv_heads, group, depth = sizes[:4]
+    cores = _cores(sizes, options.megacore_mode)
+    by_head = options.megacore_mode == "kv_head"
     sequences, core_heads = (batch, kv_heads // cores) if by_head else (batch // cores, kv_heads)
     grid = (cores, sequences, core_heads)
-    if not inline_seq_dim:
-        grid = (*grid, per_sequence // pages_per_compute_block)
+    if not options.inline:
+        grid = (*grid, sizes.pages_per_sequence // sizes.pages_per_block)
 
     # The first sequence with keys from each one on: its copies are started early.
     following = where(lengths > 0, arange(batch, dtype=np.int32), batch)
     following = cummin(following[::-1])[::-1]
-    scalars = [lengths, following.astype(np.int32), page_indices.reshape(-1).astype(np.int32)]
-    pages = [_Pages(x, sizes) for x in (k_pages, v_pages)]
+    scalars = [lengths, following.astype(np.int32), page_indices.reshape(-1)]
 
     def at_core(core: Any, b: Any, h: Any) -> tuple[Any, Any]:
         return (b, core * core_heads + h) if by_head else (core * sequences + b, h)
 
     kernel = functools.partial(
-        _kernel, sizes=sizes, grid=grid, by_head=by_head, pages=pages, cap=attn_logits_soft_cap,
-        mask_value=mask_value, inline=inline_seq_dim,
+        _kernel, sizes=sizes, grid=grid, by_head=by_head, pages=pages, options=options,
+        save_residuals=save_residuals,
     )  # fmt: skip
-    of_query = BlockSpec((None, None, group, depth), lambda c, b, h, *_: (*at_core(c, b, h), 0, 0))
+    of_query, of_sum = [
+        BlockSpec((None, None, group, n), lambda c, b, h, *_: (*at_core(c, b, h), 0, 0))
+        for n in (depth, 1)
+    ]
     arrays = [x for p in pages for x in p.arrays]
     scratch = [
         *[MemorySpace.VMEM((2, *shape), dtype) for p in pages for shape, dtype in p.buffers],
@@ -169,44 +224,57 @@ def paged_attention(
         MemorySpace.SMEM((1,), np.int32),
         *[MemorySpace.VMEM((group, n), np.float32) for n in (1, 1, depth)],
     ]
+    shape = (batch, kv_heads, group)
+    results = [(ShapeDtypeStruct((*shape, depth), q.dtype), of_query)]
+    if save_residuals:
+        results.append((ShapeDtypeStruct((*shape, 1), np.float32), of_sum))
+    out_shape, out_specs = zip(*results)
     spec = PrefetchScalarGridSpec(
-        len(scalars), grid, [of_query, *[BlockSpec(memory_space=AnyMemory.ANY)] * len(arrays)], of_query, scratch
+        len(scalars), grid, [of_query, *[BlockSpec(memory_space=AnyMemory.ANY)] * len(arrays)], out_specs, scratch
     )  # fmt: skip
     semantics = ("parallel",) + ("arbitrary",) * (len(grid) - 1)
     call = pallas_call(
-        kernel, ShapeDtypeStruct((batch, kv_heads, group, depth), q.dtype), grid_spec=spec,
+        kernel, out_shape, grid_spec=spec,
         compiler_params=CompilerParams(dimension_semantics=semantics), name="paged_attention",
     )  # fmt: skip
-    out = call(*scalars, q.reshape(batch, kv_heads, group, depth), *arrays)
-    return out.reshape(batch, heads, depth)
+    out, *sums = call(*scalars, q.reshape(*shape, depth), *arrays)
+    return out.reshape(q.shape), sums[0] if sums else None
 
 
 class _Pages:
     """Keys or values: their arrays, and the buffers of a block."""
 
-    def __init__(self, x: Any, sizes: _Sizes):
-        self.arrays = list(x) if isinstance(x, QuantizedTensor) else [x]
-        self.buffers = [
-            ((sizes.pages_per_block, sizes.page, a.shape[-1]), a.dtype) for a in self.arrays
-        ]
+    def __init__(self, x: Any, pages_per_block: int):
+        self._quantized = isinstance(x, QuantizedTensor)
+        self.arrays = list(x) if self._quantized else [x]
+        self.buffers = [((pages_per_block, *a.shape[2:]), a.dtype) for a in self.arrays]
 
     def take(self, refs: Iterator[Any]) -> tuple[Any, Any]:
         """Take the references of arrays or of buffers, and None for scales that there are not."""
         taken = [next(refs) for _ in self.arrays]
         return taken[0], taken[1] if len(taken) > 1 else None
 
+    def cotangent(self, dx: Any) -> Any:
+        """Return the cotangent of what pages were given as, of that of their numbers."""
+        if not self._quantized:
+            return dx.astype(self.arrays[0].dtype)
+        weight, scales = self.arrays
+        of_scales = vjp(lambda h: from_int8(weight, h, np.float32), scales)[1](dx)[0]
+        return QuantizedTensor(np.zeros(weight.shape, dtypes.float0), of_scales)
+
 
 def _kernel(
-    lengths_ref: Any, following_ref: Any, indices_ref: Any, q_ref: Any, *refs: Any, sizes: _Sizes,
-    grid: tuple[int, ...], by_head: bool, pages: list[_Pages], cap: float | None, mask_value: float, inline: bool,
+    lengths_ref: Any, following_ref: Any, indices_ref: Any, q_ref: Any, *refs: Any, sizes: Sizes,
+    grid: tuple[int, ...], by_head: bool, pages: list[_Pages], options: _Options, save_residuals: bool,
 ) -> None:  # fmt: skip
     rest = iter(refs)
     sources = [p.take(rest) for p in pages]
     o_ref = next(rest)
+    sums_ref = next(rest) if save_residuals else None
     buffers = [p.take(rest) for p in pages]
     sems, slot_ref, m_ref, l_ref, acc_ref = rest
     core, sequence, head = program_id(0), program_id(1), program_id(2)
-    step = np.int32(0) if inline else program_id(3)
+    step = np.int32(0) if options.inline else program_id(3)
     _, sequences, core_heads = grid[:3]
     is_first = (sequence == 0) & (head == 0) & (step == 0)
     first_sequence = np.int32(0) if by_head else core * sequences
@@ -262,11 +330,10 @@ def _kernel(
         when(~is_last_head | exists)(lambda: start(following, other))
         k, v = [c.wait_and_get_loaded() for c in copies(_Position(sequence, head, i), slot)]
         left = length - i * sizes.block
-        q = q_ref[...]
-        s = product(q, k, (1, 1)) if q.dtype == k.dtype else _wide_product(q, k)
-        if cap is not None:
-            s = ufuncs.tanh(s / cap) * cap
-        s = where(lax.broadcasted_iota(np.int32, s.shape, 1) < left, s, mask_value)
+        s = wide_product(q_ref[...], k, (1, 1))
+        if options.cap is not None:
+            s = ufuncs.tanh(s / options.cap) * options.cap
+        s = where(lax.broadcasted_iota(np.int32, s.shape, 1) < left, s, options.mask_value)
         m_old = m_ref[...]
         m = ufuncs.maximum(m_old, s.max(1, keepdims=True))
         p, scale = ufuncs.exp(s - m), ufuncs.exp(m_old - m)
@@ -280,14 +347,12 @@ def _kernel(
         total = l_ref[...]
         out = acc_ref[...] / where(total == 0, 1.0, total)
         o_ref[...] = out.astype(o_ref.dtype)
+        if sums_ref is not None:
+            sums_ref[...] = m_ref[...] + ufuncs.log(where(total == 0, 1.0, total))
 
-    if inline:
+    if options.inline:
         fori_loop(np.int32(0), blocks, lambda i, _: work(i), None)
         finish()
     else:
         when(step < blocks)(lambda: work(step))
         when(step == grid[3] - 1)(finish)
-
-
-def _wide_product(q: Any, k: Any) -> Any:
-    return product(q.astype(np.float32), k.astype(np.float32), (1, 1))

@@ -3,38 +3,33 @@
 from __future__ import annotations
 
 import functools
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
 from jax._src.api import jit
 from jax._src.core import ShapeDtypeStruct
-from jax._src.lax import lax
-from jax._src.lax.control_flow import fori_loop
+from jax._src.custom_derivatives.vjp import custom_vjp
 from jax._src.numpy import ufuncs
-from jax._src.numpy.array_creation import arange, full, zeros, zeros_like
-from jax._src.numpy.searching import searchsorted
+from jax._src.numpy.array_creation import full, zeros
 from jax._src.numpy.selecting import where
 from jax._src.pallas.blocks import BlockSpec
-from jax._src.pallas.helpers import cdiv, when
+from jax._src.pallas.helpers import cdiv
 from jax._src.pallas.memory import MemorySpace as AnyMemory
-from jax._src.pallas.mosaic.copies import make_async_copy
 from jax._src.pallas.mosaic.core import CompilerParams, MemorySpace, PrefetchScalarGridSpec
 from jax._src.pallas.mosaic.semaphore_types import SemaphoreType
+from jax._src.pallas.ops.tpu.ragged_paged_attention.blocks import (
+    Block,
+    Ragged,
+    Settings,
+    for_each_block,
+    rows_of_head,
+    sequences_of_blocks,
+)
 from jax._src.pallas.ops.tpu.ragged_paged_attention.checks import static_validate_inputs
+from jax._src.pallas.ops.tpu.ragged_paged_attention.gradient import derivatives
 from jax._src.pallas.ops.tpu.tiles import DEFAULT_MASK_VALUE, product
 from jax._src.pallas.pallas_call import pallas_call
-from jax._src.pallas.primitives import program_id
-
-
-class _Settings(NamedTuple):
-    sm_scale: float
-    window: int | None
-    cap: float | None
-    mask_value: float
-    scales: tuple[float | None, float | None]
-    pages: int
-    pages_per_sequence: int
 
 
 @functools.partial(
@@ -72,7 +67,8 @@ def ragged_paged_attention(
       vmem_limit_bytes: how much vector memory the kernel may use.
 
     Returns:
-      Like q; tokens of no sequence have 0.
+      Like q; tokens of no sequence have 0. Its derivatives by queries and pages are computed by a kernel, which adds to
+      pages in float32, also to those that several sequences have.
 
     Raises:
       ValueError: if arrays or options do not fit.
@@ -82,134 +78,109 @@ def ragged_paged_attention(
         soft_cap=soft_cap, num_kv_pages_per_block=num_kv_pages_per_block,
         num_queries_per_block=num_queries_per_block, vmem_limit_bytes=vmem_limit_bytes,
     )  # fmt: skip
-    tokens, heads, depth = q.shape
+    tokens = q.shape[0]
     if tokens == 0:
         return q
-    _, page, combined, _ = kv_pages.shape
+    page = kv_pages.shape[1]
     per_sequence = page_indices.shape[1]
     pages = num_kv_pages_per_block or min(per_sequence, max(1, 256 // page))
     rows = num_queries_per_block or min(32, tokens)
-    settings = _Settings(
+    settings = Settings(
         sm_scale, sliding_window, soft_cap, DEFAULT_MASK_VALUE if mask_value is None else mask_value,
-        (k_scale, v_scale), pages, per_sequence,
+        (k_scale, v_scale), pages, per_sequence, rows, vmem_limit_bytes,
     )  # fmt: skip
-    blocks = cdiv(tokens, rows)
-    # The sequences that have queries in each block.
-    count = num_seqs[0].astype(np.int32)
-    number = arange(kv_lens.shape[0], dtype=np.int32)
-    end = where(number < count, cu_q_lens[1:], np.iinfo(np.int32).max)
-    start = where(number < count, cu_q_lens[:-1], np.iinfo(np.int32).max)
-    at = arange(blocks, dtype=np.int32) * rows
-    first = searchsorted(end, at, side="right").astype(np.int32)
-    after = ufuncs.minimum(searchsorted(start, at + rows, side="left").astype(np.int32), count)
-    scalars = [kv_lens, cu_q_lens, page_indices.reshape(-1), first, after]
+    ragged = sequences_of_blocks(q, kv_lens, page_indices, cu_q_lens, num_seqs, rows)
+    return _attention(q, kv_pages, ragged, settings)
+
+
+@functools.partial(custom_vjp, nondiff_argnums=(3,))
+def _attention(q: Any, kv_pages: Any, ragged: Ragged, settings: Settings) -> Any:
+    return _forward(q, kv_pages, ragged, settings, False)[0]
+
+
+def _with_residuals(q: Any, kv_pages: Any, ragged: Ragged, settings: Settings) -> Any:
+    out, sums = _forward(q, kv_pages, ragged, settings, True)
+    return out, (q, kv_pages, ragged, out, sums)
+
+
+def _backward(settings: Settings, residuals: tuple[Any, ...], do: Any) -> Any:
+    q, kv_pages, ragged, out, sums = residuals
+    dq, dkv = derivatives((q, do, out, sums), kv_pages, ragged, settings)
+    return dq, dkv.astype(kv_pages.dtype), None
+
+
+_attention.defvjp(_with_residuals, _backward)
+
+
+def _forward(
+    q: Any, kv_pages: Any, ragged: Ragged, settings: Settings, save_residuals: bool
+) -> tuple[Any, Any]:
+    """Return attention, and the logarithms of sums of exponentials, or None: [blocks, heads of keys, rows, 1]."""
+    tokens, heads, depth = q.shape
+    _, page, combined, _ = kv_pages.shape
+    rows, kv_heads = settings.rows, combined // 2
+    blocks, rows_of_head = cdiv(tokens, rows), rows * heads // kv_heads
     of_queries = BlockSpec((rows, heads, depth), lambda i, *_: (i, 0, 0))
-    kv_heads = combined // 2
-    rows_of_head = rows * heads // kv_heads
+    results = [(ShapeDtypeStruct(q.shape, q.dtype), of_queries)]
+    if save_residuals:
+        sums = ShapeDtypeStruct((blocks, kv_heads, rows_of_head, 1), np.float32)
+        results.append((sums, BlockSpec((None, *sums.shape[1:]), lambda i, *_: (i, 0, 0, 0))))
+    out_shape, out_specs = zip(*results)
     spec = PrefetchScalarGridSpec(
-        len(scalars),
+        len(ragged),
         (blocks,),
         [of_queries, BlockSpec(memory_space=AnyMemory.ANY)],
-        of_queries,
+        out_specs,
         [
-            MemorySpace.VMEM((2, pages, page, combined, depth), kv_pages.dtype),
+            MemorySpace.VMEM((2, settings.pages, page, combined, depth), kv_pages.dtype),
             SemaphoreType.DMA((2,)),
             *[MemorySpace.VMEM((kv_heads, rows_of_head, n), np.float32) for n in (1, 1, depth)],
         ],
     )
     call = pallas_call(
-        functools.partial(_kernel, settings=settings), ShapeDtypeStruct(q.shape, q.dtype), grid_spec=spec,
+        functools.partial(_kernel, settings=settings, save_residuals=save_residuals), out_shape, grid_spec=spec,
         compiler_params=CompilerParams(
-            dimension_semantics=("arbitrary",), vmem_limit_bytes=vmem_limit_bytes
+            dimension_semantics=("arbitrary",), vmem_limit_bytes=settings.vmem_limit_bytes
         ),
         name="ragged_paged_attention",
     )  # fmt: skip
-    return call(*scalars, q, kv_pages)
+    out, *sums = call(*ragged, q, kv_pages)
+    return out, sums[0] if sums else None
 
 
 def _kernel(
     lens_ref: Any, starts_ref: Any, pages_ref: Any, first_ref: Any, after_ref: Any, q_ref: Any, kv_hbm: Any,
-    o_ref: Any, buffer: Any, sems: Any, m_ref: Any, l_ref: Any, acc_ref: Any, *, settings: _Settings,
+    o_ref: Any, *refs: Any, settings: Settings, save_residuals: bool,
 ) -> None:  # fmt: skip
-    block = program_id(0)
+    sums_ref = refs[0] if save_residuals else None
+    buffer, sems, m_ref, l_ref, acc_ref = refs[-5:]
     rows, heads, depth = q_ref.shape
-    _, pages, page, combined, _ = buffer.shape
-    kv_heads = combined // 2
-    group, keys = heads // kv_heads, pages * page
-    start = block * rows
+    kv_heads = buffer.shape[3] // 2
+    group = heads // kv_heads
     # Finite: mask_value may be -inf.
     m_ref[...] = full(m_ref.shape, DEFAULT_MASK_VALUE, np.float32)
     l_ref[...] = zeros(l_ref.shape, np.float32)
     acc_ref[...] = zeros(acc_ref.shape, np.float32)
 
-    def sequence(i: Any, _: Any) -> None:
-        length, q_start, q_end = lens_ref[i], starts_ref[i], starts_ref[i + 1]
-        # The position of a token in its sequence is that in q plus this.
-        shift = length - q_end
-        last = lax.min(q_end, start + rows) - 1
-        blocks = lax.div(last + shift, np.int32(keys)) + 1
-        first = np.int32(0)
-        if settings.window is not None:
-            lowest = lax.max(q_start, start) + shift - (settings.window - 1)
-            first = lax.div(lax.max(lowest, np.int32(0)), np.int32(keys))
+    def work(block: Block) -> None:
+        seen = block.seen(group)
+        for h in range(kv_heads):
+            k, v = block.keys_and_values(h)
+            s, _ = settings.scores(rows_of_head(q_ref, h, group), k)
+            s = where(seen, s, settings.mask_value)
+            m_old = m_ref[h]
+            m = ufuncs.maximum(m_old, s.max(1, keepdims=True))
+            p, scale = where(seen, ufuncs.exp(s - m), 0.0), ufuncs.exp(m_old - m)
+            m_ref[h] = m
+            l_ref[h] = l_ref[h] * scale + p.sum(1, keepdims=True)
+            acc_ref[h] = acc_ref[h] * scale + product(p, v, (1, 0))
 
-        def copies(j: Any, slot: Any) -> list[Any]:
-            final = lax.div(lax.max(length - 1, np.int32(0)), np.int32(page))
-            out = []
-            for p in range(pages):
-                at = i * settings.pages_per_sequence + lax.min(j * pages + p, final)
-                out.append(
-                    make_async_copy(kv_hbm.at[pages_ref[at]], buffer.at[slot, p], sems.at[slot])
-                )
-            return out
-
-        def begin(j: Any, slot: Any) -> None:
-            for copy in copies(j, slot):
-                copy.start()
-
-        when(first < blocks)(lambda: begin(first, np.int32(0)))
-
-        def step(j: Any, _: Any) -> None:
-            slot = lax.rem(j - first, np.int32(2))
-            when(j + 1 < blocks)(lambda: begin(j + 1, 1 - slot))
-            for copy in copies(j, slot):
-                copy.wait()
-            shape = (rows * group, keys)
-            token = start + lax.div(lax.broadcasted_iota(np.int32, shape, 0), np.int32(group))
-            key = j * keys + lax.broadcasted_iota(np.int32, shape, 1)
-            position = token + shift
-            seen = (token >= q_start) & (token < q_end) & (key <= position)
-            if settings.window is not None:
-                seen = seen & (key > position - settings.window)
-            for h in range(kv_heads):
-                k, v = [_rows(buffer, slot, 2 * h + o, settings.scales[o]) for o in (0, 1)]
-                q = q_ref[:, h * group : (h + 1) * group, :].astype(np.float32)
-                s = product(q.reshape(rows * group, depth), k, (1, 1)) * settings.sm_scale
-                if settings.cap is not None:
-                    s = settings.cap * ufuncs.tanh(s / settings.cap)
-                s = where(seen, s, settings.mask_value)
-                m_old = m_ref[h]
-                m = ufuncs.maximum(m_old, s.max(1, keepdims=True))
-                p, scale = where(seen, ufuncs.exp(s - m), 0.0), ufuncs.exp(m_old - m)
-                m_ref[h] = m
-                l_ref[h] = l_ref[h] * scale + p.sum(1, keepdims=True)
-                # Rows after the end of a sequence may have no values.
-                inside = j * keys + lax.broadcasted_iota(np.int32, v.shape, 0) < length
-                v = where(inside, v, zeros_like(v))
-                acc_ref[h] = acc_ref[h] * scale + product(p, v, (1, 0))
-
-        fori_loop(first, blocks, step, None)
-
-    fori_loop(first_ref[block], after_ref[block], sequence, None)
+    refs = (lens_ref, starts_ref, pages_ref, first_ref, after_ref)
+    for_each_block(refs, rows, kv_hbm, buffer, sems, settings, work)
     for h in range(kv_heads):
         total = l_ref[h]
-        out = acc_ref[h] / where(total == 0, 1.0, total)
-        out = out.reshape(rows, group, depth).astype(o_ref.dtype)
+        total = where(total == 0, 1.0, total)
+        out = (acc_ref[h] / total).reshape(rows, group, depth).astype(o_ref.dtype)
         o_ref[:, h * group : (h + 1) * group, :] = out
-
-
-def _rows(buffer: Any, slot: Any, head: int, scale: float | None) -> Any:
-    """Return the keys or values of a head in a block, [rows, features], in float32."""
-    _, pages, page, _, depth = buffer.shape
-    x = buffer[slot].astype(np.float32)[:, :, head, :].reshape(pages * page, depth)
-    return x if scale is None else x * scale
+        if sums_ref is not None:
+            sums_ref[h] = m_ref[h] + ufuncs.log(total)
