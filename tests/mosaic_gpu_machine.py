@@ -59,6 +59,13 @@ def module_of(lowered):
     return module
 
 
+def printed(lowered, *arrays, outputs):
+    """What the kernel of a lowered function prints, in the order in which lanes are run."""
+    machine = Machine(module_of(lowered))
+    machine.run(arrays, outputs)
+    return "".join(machine.printed)
+
+
 def run(lowered, *arrays, outputs, counters=0):
     """The arrays that the kernel of a lowered function, with some semaphores, makes of others."""
     return Machine(module_of(lowered), counters).run(arrays, outputs)
@@ -148,6 +155,7 @@ class Machine(TensorCore):
         self.local = None
         self.local_used = 0
         self.descriptors = {}
+        self.printed = []
         self.values = {}
         self.lanes = 1
         self.mask = np.ones(1, bool)
@@ -314,6 +322,16 @@ class Machine(TensorCore):
 
     def nvvm_elect_sync(self, op):
         return self.lane % 32 == 0
+
+    # What is printed, by each lane that does, and checks
+
+    def gpu_printf(self, op, *values):
+        text = ir.StringAttr(op.attributes["format"]).value.replace("ll", "").replace("%u", "%d")
+        for lane in np.flatnonzero(self.mask):
+            self.printed.append(text % tuple([v[lane].item() for v in values]))
+
+    def cf_assert(self, op, holds):
+        assert holds[self.mask].all(), ir.StringAttr(op.attributes["msg"]).value
 
     # Values
 

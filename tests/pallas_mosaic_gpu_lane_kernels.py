@@ -164,7 +164,46 @@ def _of_library(x):
     return y + np.nextafter(x, np.float32(2))
 
 
+# Parts of arrays
+
+
+def reverses(x_ref, o_ref):
+    x = x_ref[...]
+    o_ref[...] = lax.rev(x, (0,)) + lax.rev(lax.rev(x, (1,))[:8], (0, 1))[0]
+
+
+def parts_at(x_ref, i_ref, o_ref):
+    """Parts that begin where a number says, the last of them beyond the array."""
+    x, i = x_ref[...], i_ref[0]
+    y = lax.dynamic_slice(x, (i, jnp.int32(40)), (4, 32)) * 2
+    o_ref[...] = lax.dynamic_update_slice(x, y, (2 * i, i + 100))
+
+
+def _parts_at(x, i):
+    i = int(i[0])
+    first = min(max(i, 0), 12)
+    out = x.copy()
+    at = min(max(2 * i, 0), 12), min(max(i + 100, 0), 32)
+    out[at[0] : at[0] + 4, at[1] : at[1] + 32] = 2 * x[first : first + 4, 32:64]
+    return out
+
+
+def parities(x_ref, o_ref):
+    x = x_ref[...]
+    pairs = lax.reduce_xor(jnp.full((3, 2), 5, i32), (0, 1))
+    o_ref[...] = lax.reduce_xor(x, (1,)) + pairs + lax.reduce_xor(x > 0, (0, 1)).astype(i32)
+
+
+def _parities(x):
+    return np.bitwise_xor.reduce(x, 1) + np.int32((x > 0).sum() % 2)
+
+
 LANE_KERNELS = {
+    "reverses": Kernel(
+        reverses, [like(16, 64)], like(16, 64), lambda x: x[::-1] + x[7],
+    ),
+    "parts_at": Kernel(parts_at, [like(16, 64), like(1, dtype=i32)], like(16, 64), _parts_at),
+    "parities": Kernel(parities, [like(16, 64, dtype=i32)], like(16, dtype=i32), _parities),
     "columns": over_rows(8, 12, 3),
     "few_rows": over_rows(5, 12, 3),
     "few_rows_in_order": over_rows(5, 22, 1, in_order("sequential")),

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from jax._src.checkify.errors import check_p
 from jax._src.core import JaxprEqn
 from jax._src.pallas.mosaic_gpu import copies, memory_operations as ops, mma
 from jax._src.pallas.mosaic_gpu.copies import OOBFillMode
@@ -493,6 +494,16 @@ def _query_cancel(machine: Machine, thread: Thread, eqn: JaxprEqn, values: list[
     success = answer[0] == 1
     indices = [np.int32(at[n] if success else 0) for n in eqn.params["grid_names"]]
     return [*indices, np.bool_(success)]
+
+
+# Checks
+
+
+@rule(check_p)
+def _check(machine: Machine, thread: Thread, eqn: JaxprEqn, values: list[Any]) -> Run:
+    yield from ()
+    check_p.bind(*values, err_tree=eqn.params["err_tree"], debug=False)  # raises what fails
+    return []
 
 
 # Operations that only GPUs can do

@@ -35,7 +35,7 @@ from jax._src.pallas.primitives import run_scoped_p
 from jax._src.state.discharge import run_state_p
 
 _REDUCTIONS = tuple(
-    [lax.reduce_sum_p, lax.reduce_max_p, lax.reduce_min_p, lax.reduce_prod_p, lax.reduce_and_p, lax.reduce_or_p]
+    [lax.reduce_sum_p, lax.reduce_max_p, lax.reduce_min_p, lax.reduce_prod_p, lax.reduce_and_p, lax.reduce_or_p, lax.reduce_xor_p]
 )  # fmt: skip
 
 

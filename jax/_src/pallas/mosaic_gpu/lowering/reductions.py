@@ -52,6 +52,7 @@ _COMBINED = {
     lax.reduce_prod_p: lax.mul_p,
     lax.reduce_and_p: lax.and_p,
     lax.reduce_or_p: lax.or_p,
+    lax.reduce_xor_p: lax.xor_p,
 }
 
 
@@ -98,7 +99,7 @@ def reduced(
 def _of_equal(x: Fragment, n: int, shape: tuple[int, ...], combine: Combine, p: Any) -> Fragment:
     """Reduce an array of equal elements, by repeated doubling."""
     value = x.scalar
-    if p in (lax.add_p, lax.mul_p):
+    if p in (lax.add_p, lax.mul_p, lax.xor_p):
         total, power = None, value
         while n:
             if n & 1:
@@ -106,7 +107,7 @@ def _of_equal(x: Fragment, n: int, shape: tuple[int, ...], combine: Combine, p: 
             n >>= 1
             if n:
                 power = combine(power, power)
-        value = number(0 if p is lax.add_p else 1, x.dtype) if total is None else total
+        value = number(int(p is lax.mul_p), x.dtype) if total is None else total
     return splat(value, shape, x.dtype)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 from collections.abc import Sequence
 from typing import Any
@@ -10,6 +11,7 @@ import numpy as np
 
 from jax._src.indexing import Slice
 from jax._src.lax import lax, slicing
+from jax._src.lib.mlir.dialects import arith
 from jax._src.pallas.kernel_rules import RuleContext
 from jax._src.pallas.mosaic_gpu.layouts import FragmentedLayout, WGStridedFragLayout
 from jax._src.pallas.mosaic_gpu.lowering.elementwise import convert
@@ -24,8 +26,9 @@ from jax._src.pallas.mosaic_gpu.lowering.fragments import (
     splat,
     vector_axis,
 )
+from jax._src.pallas.mosaic_gpu.lowering.indices import Index, integer
 from jax._src.pallas.mosaic_gpu.lowering.kernel import GpuKernel, rule
-from jax._src.pallas.mosaic_gpu.lowering.views import View, load, store, transformed
+from jax._src.pallas.mosaic_gpu.lowering.views import View, index_of, load, store, transformed
 from jax._src.state.indexing import NDIndexer
 from jax._src.state.types import ReshapeTransform
 
@@ -70,6 +73,58 @@ def _transpose(ctx: RuleContext, x: Fragment, *, permutation: Sequence[int]) -> 
         return splat(x.scalar, out.shape, x.dtype)
     change = lambda v: v.replace(dims=tuple([v.dims[p] for p in permutation]))
     return through_memory(ctx.kernel, x, change, ctx.kernel.layouts.get(ctx.eqn.outvars[0]))
+
+
+@rule(lax.rev_p)
+def _rev(ctx: RuleContext, x: Fragment, *, dimensions: Sequence[int]) -> Any:
+    if x.is_splat:
+        return x
+
+    def change(view: View) -> View:
+        dims = list(view.dims)
+        for d in dimensions:
+            dims[d] = dataclasses.replace(dims[d], start=Index(dims[d].size - 1), step=-1)
+        return view.replace(dims=tuple(dims))
+
+    return through_memory(ctx.kernel, x, change, ctx.kernel.layouts.get(ctx.eqn.outvars[0]))
+
+
+@rule(slicing.dynamic_slice_p)
+def _dynamic_slice(
+    ctx: RuleContext, x: Fragment, *starts: Fragment, slice_sizes: Sequence[int]
+) -> Any:
+    (out,) = ctx.avals_out
+    if x.is_splat:
+        return splat(x.scalar, out.shape, x.dtype)
+    change = lambda view: _part_at(view, starts, slice_sizes)
+    return through_memory(ctx.kernel, x, change, ctx.kernel.layouts.get(ctx.eqn.outvars[0]))
+
+
+@rule(slicing.dynamic_update_slice_p)
+def _dynamic_update_slice(
+    ctx: RuleContext, x: Fragment, update: Fragment, *starts: Fragment
+) -> Any:
+    kernel = ctx.kernel
+    whole = scratch(kernel, x.shape, x.dtype)
+    kernel.warpgroup_barrier()
+    store(kernel, whole, x)
+    kernel.warpgroup_barrier()
+    store(kernel, _part_at(whole, starts, update.shape), update)
+    kernel.warpgroup_barrier()
+    return load(kernel, whole, kernel.layouts.get(ctx.eqn.outvars[0]))
+
+
+def _part_at(view: View, starts: Sequence[Fragment], sizes: Sequence[int]) -> View:
+    """Return a part that begins where a kernel says, or as near to it as the array has one."""
+    for axis, (start, n) in enumerate(zip(starts, sizes)):
+        last = view.shape[axis] - n
+        at = index_of(start)
+        if at.dynamic is None:
+            at = Index(min(max(at.static, 0), last))
+        else:
+            at = Index(0, arith.minsi(arith.maxsi(at.value(), integer(0)), integer(last)))
+        view = view.part(axis, at, n)
+    return view
 
 
 @rule(lax.iota_p)
