@@ -1,14 +1,16 @@
 """Runs kernels as programs of XLA: a loop over the grid, in which references are arrays.
 
 The blocks of arguments are read at each point of the grid. Results, scratch arrays and arguments to
-which the kernel writes are carried, and blocks of results are written back.
+which the kernel writes are carried, and blocks of results are written back. Blocks that are the same
+along the last dimension of the grid are read and written once for all its points: an inner loop
+carries those to which the kernel writes.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -60,42 +62,140 @@ def run_over_grid(
         for i, m in enumerate(outs)
     ]
     scratch = [initial_value(a) for a in mapping.scratch_avals]
-    # An operand that the kernel writes to is carried.
-    n = num_scalars + len(ins)
     operands = [*scalars, *inputs]
-    carried = [i for i in range(n) if i in written(jaxpr)]
-    position = {i: k for k, i in enumerate(carried)}
+    # An operand that the kernel writes to is carried.
+    carried = [i for i in range(len(operands)) if i in written(jaxpr)]
+    arrays = {i - num_scalars: operands[i] for i in carried if i >= num_scalars}
+    arrays |= {len(ins) + i: x for i, x in enumerate(results)}
+    state = _State({i: scalars[i] for i in carried if i < num_scalars}, arrays, {}, scratch)
+    call = _Call(jaxpr, mapping, grid, scalars, inputs)
+    state = _run(call, state)
+    return [_without_padding(state.arrays[len(ins) + i], m) for i, m in enumerate(outs)]
 
-    def body(step: Any, carry: Any) -> Any:
-        changing, results, scratch = carry
-        now = [changing[position[i]] if i in position else x for i, x in enumerate(operands)]
-        index = _grid_index(step, grid)
-        places = [_places(m, index, now[:num_scalars]) for m in mapping.block_mappings]
-        arrays = [*now[num_scalars:], *results]
-        blocks = [_read(x, m, s) for x, m, s in zip(arrays, mapping.block_mappings, places)]
-        finals = _run_kernel(jaxpr, mapping, grid, index, [*now[:num_scalars], *blocks, *scratch])
-        new = [
-            finals[i]
-            if i < num_scalars
-            else _write(
-                now[i], mapping.block_mappings[i - num_scalars], places[i - num_scalars], finals[i]
-            )
-            for i in carried
-        ]
-        k = n + len(outs)
-        results = [
-            _write(x, m, s, block)
-            for x, m, s, block in zip(results, outs, places[len(ins) :], finals[n:k])
-        ]
-        return new, results, finals[k:]
 
-    carry = [operands[i] for i in carried], results, scratch
+class _State(NamedTuple):
+    """What changes from point to point.
+
+    Attributes:
+      scalars: operands of index maps to which the kernel writes, by position.
+      arrays: operands to which the kernel writes, and results, by the position of their blocks.
+      blocks: blocks of such arrays that are written back later.
+      scratch: scratch arrays.
+    """
+
+    scalars: dict[int, Any]
+    arrays: dict[int, Any]
+    blocks: dict[int, Any]
+    scratch: list[Any]
+
+
+class _Call(NamedTuple):
+    """A kernel, its grid with traced sizes, and its operands as they are at first."""
+
+    jaxpr: Jaxpr
+    mapping: GridMapping
+    grid: Sequence[Any]
+    scalars: Sequence[Any]
+    inputs: Sequence[Any]
+
+    def scalars_in(self, state: _State) -> list[Any]:
+        return [state.scalars.get(i, x) for i, x in enumerate(self.scalars)]
+
+    def read(self, b: int, state: _State, places: Sequence[Any] | None) -> Any:
+        x = state.arrays[b] if b in state.arrays else self.inputs[b]
+        return _read(x, self.mapping.block_mappings[b], places)
+
+    def constant_blocks(self, axis: int, state: _State) -> list[int]:
+        """Return which blocks are the same along a dimension of the grid, but for whole arrays."""
+        return [
+            b
+            for b, m in enumerate(self.mapping.block_mappings)
+            if not (m.has_trivial_window() or _is_irregular(m))
+            and _is_constant(m, [axis, *[len(self.grid) + i for i in state.scalars]])
+        ]
+
+
+def _is_constant(m: BlockMapping, arguments: Sequence[int]) -> bool:
+    """Return whether the place of a block depends on none of the arguments of its index map."""
+    jaxpr = m.index_map_jaxpr.jaxpr
+    used = {v for e in jaxpr.eqns for v in e.invars if type(v) is not core.Literal}
+    used.update([v for v in jaxpr.outvars if type(v) is not core.Literal])
+    return not any([jaxpr.invars[i] in used for i in arguments])
+
+
+def _run(call: _Call, state: _State) -> _State:
+    grid = call.grid
     if not grid:
-        carry = body(np.int32(0), carry)
-    else:
-        steps = math.prod(grid) if all([isinstance(d, int) for d in grid]) else _product(grid)
-        carry = loops.fori_loop(np.int32(0), steps, body, carry)
-    return [_without_padding(x, m) for x, m in zip(carry[1], outs)]
+        return _step(call, [], state, {})
+    last = max([i for i, d in enumerate(grid) if not isinstance(d, int) or d != 1], default=0)
+    constant = call.constant_blocks(last, state) if last else []
+    outer = grid[:last] if constant else grid
+    steps = math.prod(outer) if all([isinstance(d, int) for d in outer]) else _product(outer)
+
+    def body(step: Any, state: _State) -> _State:
+        index = _grid_index(step, outer)
+        if constant:
+            return _steps_along(call, index, state, constant)
+        return _step(call, index, state, {})
+
+    return loops.fori_loop(np.int32(0), steps, body, state)
+
+
+def _steps_along(
+    call: _Call, index: Sequence[Any], state: _State, constant: Sequence[int]
+) -> _State:
+    """Run the kernel for all points along a dimension of the grid.
+
+    Args:
+      call: the kernel.
+      index: the position in the dimensions before; those after it have one element.
+      state: what changes.
+      constant: blocks that are the same at all these points.
+    """
+    mappings, zeros = call.mapping.block_mappings, [np.int32(0)] * (len(call.grid) - len(index))
+    scalars = call.scalars_in(state)
+    places = {b: _places(mappings[b], [*index, *zeros], scalars) for b in constant}
+    blocks = {b: call.read(b, state, places[b]) for b in constant}
+    unwritten = {b: x for b, x in blocks.items() if b not in state.arrays}
+    start = state._replace(
+        arrays={b: x for b, x in state.arrays.items() if b not in blocks},
+        blocks={b: x for b, x in blocks.items() if b in state.arrays},
+    )
+    size = call.grid[len(index)]
+    body = lambda i, state: _step(call, [*index, i, *zeros[1:]], state, unwritten)
+    end = loops.fori_loop(np.int32(0), size, body, start)
+    arrays = {
+        b: _write(x, mappings[b], places[b], end.blocks[b]) if b in blocks else end.arrays[b]
+        for b, x in state.arrays.items()
+    }
+    return end._replace(arrays=arrays, blocks={})
+
+
+def _step(call: _Call, index: Sequence[Any], state: _State, unwritten: dict[int, Any]) -> _State:
+    """Run the kernel at a point of the grid.
+
+    Args:
+      call: the kernel.
+      index: the point.
+      state: what changes.
+      unwritten: blocks that were read before, and to which the kernel does not write.
+    """
+    scalars, places, blocks = call.scalars_in(state), {}, unwritten | state.blocks
+    mappings = call.mapping.block_mappings
+    for b, m in enumerate(mappings):
+        if b not in blocks:
+            places[b] = _places(m, index, scalars)
+            blocks[b] = call.read(b, state, places[b])
+    args = [*scalars, *[blocks[b] for b in range(len(mappings))], *state.scratch]
+    finals = _run_kernel(call.jaxpr, call.mapping, call.grid, index, args)
+    n = len(scalars)
+    after = finals[n : n + len(mappings)]
+    return _State(
+        {i: finals[i] for i in state.scalars},
+        {b: _write(x, mappings[b], places[b], after[b]) for b, x in state.arrays.items()},
+        {b: after[b] for b in state.blocks},
+        finals[n + len(mappings) :],
+    )
 
 
 def _grid_sizes(mapping: GridMapping, args: Sequence[Any]) -> tuple[list[Any], list[Any]]:

@@ -20,6 +20,7 @@ from jax._src.custom_derivatives.remat_opt import remat_opt_p
 from jax._src.custom_derivatives.vjp import custom_vjp_call_p
 from jax._src.interpreters import partial_eval as pe
 from jax._src.jit.primitive import jit_p, with_jaxpr
+from jax._src.lax import lax
 from jax._src.lax.composite import composite_p
 from jax._src.lax.control_flow.common import hoist, split_at
 from jax._src.lax.control_flow.conditionals import cond_p
@@ -242,13 +243,28 @@ def _linear_call(should, in_avals, out_avals, *args, lower, aliases, **params):
     return (None,) * len(args), linear_call_p.bind(*args, **params)
 
 
+def _fills_or_keeps(branch: ClosedJaxpr) -> bool:
+    """Return whether the results of a branch are its operands, or arrays of one number."""
+    return not branch.effects and all(
+        [
+            e.primitive is lax.broadcast_in_dim_p and type(e.invars[0]) is core.Literal
+            for e in branch.jaxpr.eqns
+        ]
+    )
+
+
 def _cond(should, in_avals, out_avals, index, *ops, lower, aliases, branches, **params):
     which = tuple(should[1:])
     finals = sorted({i for b in branches for i in written(b) if which[i]})
     new = tuple(discharged_jaxpr(b, which, tuple(finals), lower) for b in branches)
     for branch, discharged in zip(branches, new):
         check_finals(branch, discharged, finals)
-    outs = cond_p.bind(index, *ops, branches=new, **params)
+    if lower and len(new) == 2 and not out_avals and all(map(_fills_or_keeps, new)):
+        # As a selection, it is a part of what reads the reference next.
+        cases = [core.eval_jaxpr(b.jaxpr, b.consts, *ops) for b in new]
+        outs = [lax.select_n(lax.gt(index, lax.full_like(index, 0)), *xs) for xs in zip(*cases)]
+    else:
+        outs = cond_p.bind(index, *ops, branches=new, **params)
     n = len(out_avals)
     return [None, *_new_values(len(ops), finals, outs[n:])], outs[:n]
 
