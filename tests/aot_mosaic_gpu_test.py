@@ -3,6 +3,7 @@
 import pytest
 from aot_programs import topology
 from pallas_mosaic_gpu_cluster_kernels import CLUSTER_KERNELS
+from pallas_mosaic_gpu_devices_kernels import DEVICES_KERNELS, mesh_of
 from pallas_mosaic_gpu_inline_kernels import INLINE_KERNELS
 from pallas_mosaic_gpu_kernels import IN_CLUSTER, KERNELS, SPECIALIZED
 from pallas_mosaic_gpu_lane_kernels import LANE_KERNELS
@@ -33,3 +34,13 @@ def test_compiles(name):
     sharding = jax.sharding.SingleDeviceSharding(topology("h100").devices[0])
     args = [jax.ShapeDtypeStruct(a.shape, a.dtype, sharding=sharding) for a in kernel.args]
     assert "mosaic_gpu_v2" in jax.jit(kernel.call).lower(*args).compile().as_text()
+
+
+@pytest.mark.parametrize("name", DEVICES_KERNELS)
+def test_compiles_for_several(name):
+    kernel = DEVICES_KERNELS[name]
+    mesh = mesh_of(topology("h100").devices, kernel.devices)
+    sharding = jax.sharding.NamedSharding(mesh, jax.P("d"))
+    x = jax.ShapeDtypeStruct(kernel.arg.shape, kernel.arg.dtype, sharding=sharding)
+    text = jax.jit(kernel.call(mesh)).lower(x).compile().as_text()
+    assert "mosaic_gpu_v2" in text and "S(1)" in text  # in memory that other devices reach

@@ -2,7 +2,7 @@
 
 A value of MLIR is an array over lanes. It knows what the modules have: arithmetic, control flow, memory,
 copies of tensors and products of `wgmma`, all of which are complete when they have been started. Clusters
-run one after the other; their blocks, of one warpgroup each, do so in step. A wait for a barrier whose phase
+run one after the other; their blocks, of one warpgroup each, do so in step, and so do devices. A wait for a barrier whose phase
 is not complete then is an error.
 """
 
@@ -12,6 +12,7 @@ import re
 import ml_dtypes
 import numpy as np
 import scipy.special
+from mosaic_gpu_devices import Devices
 from mosaic_gpu_tensor_core import TensorCore
 
 import jax
@@ -68,6 +69,12 @@ def printed(lowered, *arrays, outputs):
 
 def run(lowered, *arrays, outputs, counters=0):
     """The arrays that the kernel of a lowered function, with some semaphores, makes of others."""
+    (out,) = Machine(module_of(lowered), counters).run([arrays], outputs)
+    return out
+
+
+def run_on_devices(lowered, arrays, outputs, counters=0):
+    """The arrays that a kernel on several devices makes of those of each, for each device."""
     return Machine(module_of(lowered), counters).run(arrays, outputs)
 
 
@@ -143,7 +150,7 @@ _IGNORED = {
 }  # fmt: skip
 
 
-class Machine(TensorCore):
+class Machine(TensorCore, Devices):
     def __init__(self, module, counters=0):
         self.module = module
         self.counters = counters
@@ -159,37 +166,27 @@ class Machine(TensorCore):
         self.values = {}
         self.lanes = 1
         self.mask = np.ones(1, bool)
+        self.devices = 1
 
-    def run(self, arrays, outputs):
-        addresses = [
-            self._allocate(a.size * np.dtype(a.dtype).itemsize) for a in (*arrays, *outputs)
-        ]
-        for a, at in zip(arrays, addresses):
-            self.memory[at : at + a.nbytes] = np.ascontiguousarray(a).view(np.uint8).reshape(-1)
-        if self.counters:  # between arguments and results, and again at the end
-            counters = self._allocate(4 * self.counters)
-            addresses = [*addresses[: len(arrays)], counters, *addresses[len(arrays) :], counters]
-        buffers = self._allocate(8 * len(addresses))
-        self.memory[buffers : buffers + 8 * len(addresses)] = np.array(addresses, np.int64).view(
-            np.uint8
-        )
+    def run(self, arrays_of_devices, outputs):
+        operands = [self._operands(arrays, outputs) for arrays in arrays_of_devices]
+        buffers = self.give_operands(operands)
         (host,) = [
             op
             for op in self.module.body
             if op.operation.name == "func.func" and str(op.name).endswith('_mosaic_gpu"')
         ]
         block = host.regions[0].blocks[0]
+        self.devices = self.lanes = len(buffers)
+        self.mask = np.ones(self.devices, bool)
         self.values = {
-            block.arguments[0]: np.zeros(1, np.int64),
-            block.arguments[1]: np.array([buffers]),
+            block.arguments[0]: np.zeros(self.devices, np.int64),
+            block.arguments[1]: buffers,
         }
         with np.errstate(all="ignore"):
             self.block(block)
-        out = []
-        for like, at in zip(outputs, addresses[len(arrays) + bool(self.counters) :]):
-            size = int(np.prod(like.shape)) * np.dtype(like.dtype).itemsize
-            out.append(self.memory[at : at + size].copy().view(like.dtype).reshape(like.shape))
-        return out
+        first = len(arrays_of_devices[0]) + bool(self.counters)
+        return [self._results(outputs, addresses[first:]) for addresses in operands]
 
     def _allocate(self, size):
         at = self.free
@@ -286,18 +283,19 @@ class Machine(TensorCore):
         cluster = int(rest[0][0]) if len(rest) > 1 else 1
         self.block_size = (int(rest[-1][0]) + 2047) // 1024 * 1024
         host = self.lanes, self.mask, dict(self.values)
-        self.lanes = LANES * cluster
+        self.lanes = LANES * cluster * self.devices
         self.mask = np.ones(self.lanes, bool)
-        self.lane = np.arange(LANES * cluster) % LANES
-        self.in_cluster = np.arange(LANES * cluster) // LANES
+        self.lane = np.arange(self.lanes) % LANES
+        self.number = np.arange(self.lanes) // LANES  # of the block, among those that run in step
+        self.in_cluster = self.number % cluster
         self.local = np.zeros((self.lanes, 2**12), np.uint8)
         for k, v in host[2].items():
             if isinstance(v, np.ndarray):
-                self.values[k] = np.repeat(v, self.lanes, 0)
+                self.values[k] = np.repeat(v, LANES * cluster, 0)
         self.waiting = list(range(0, int(x[0]), cluster))
         while self.waiting:
             self.block_id = self.waiting.pop(0) + self.in_cluster
-            self.shared = np.full(self.block_size * cluster, 0xFF, np.uint8)
+            self.shared = np.full(self.block_size * cluster * self.devices, 0xFF, np.uint8)
             self.barriers = {}
             self.local_used = 0
             self.start_tensor_memory(cluster)
@@ -401,7 +399,7 @@ class Machine(TensorCore):
         return np.zeros(self.lanes, np.int64)
 
     def gpu_dynamic_shared_memory(self, op):
-        return self.in_cluster * self.block_size
+        return self.number * self.block_size
 
     def memref_extract_aligned_pointer_as_index(self, op, x):
         return x
@@ -452,8 +450,8 @@ class Machine(TensorCore):
         kind = str(ir.TypeAttr(op.attributes["elem_type"]).value)
         match = re.match(r"!llvm.array<(\d+) x i8>", kind)
         size = int(count[0]) * (int(match[1]) if match else np.dtype(_DTYPES[kind]).itemsize)
-        if self.lanes == 1:
-            return np.array([self._allocate(size)])
+        if self.lanes == self.devices:
+            return np.array([self._allocate(size) for _ in range(self.lanes)])
         at = self.local_used
         self.local_used += size
         return np.full(self.lanes, _LOCAL + at)
@@ -515,10 +513,11 @@ class Machine(TensorCore):
     # Copies
 
     def func_call(self, op, pointer, base, code, rank, sizes, strides, swizzle, box):
-        array = lambda at: self.memory[at[0] : at[0] + 8 * rank[0]].view(np.int64).tolist()
-        self.descriptors[int(pointer[0])] = (
-            int(base[0]), int(code[0]), array(sizes), array(strides), int(swizzle[0]), array(box),
-        )  # fmt: skip
+        array = lambda at: self.memory[at : at + 8 * rank[0]].view(np.int64).tolist()
+        for i, at in enumerate(pointer):
+            self.descriptors[int(at)] = (
+                int(base[i]), int(code[i]), array(sizes[i]), array(strides[i]), int(swizzle[i]), array(box[i]),
+            )  # fmt: skip
 
     # Barriers: how many arrive in a phase, how many are missing, how many bytes are, and the number of the phase
 
@@ -572,7 +571,7 @@ class Machine(TensorCore):
         assert sizes[2] == n and sizes[-1] == 1
         coordinates, barrier, chosen = extra[:n], extra[n], extra[-1] & self.mask
         lanes = np.flatnonzero(chosen)
-        assert len(set(self.in_cluster[lanes])) == len(lanes), "one lane of each block"
+        assert len(set(self.number[lanes])) == len(lanes), "one lane of each block"
         for lane in lanes:
             start = self._coordinates(coordinates, lane)
             own = self.in_cluster[lane]
@@ -581,7 +580,7 @@ class Machine(TensorCore):
             for block in [b for b in range(16) if to >> b & 1]:
                 away = int(block - own) * self.block_size
                 gmem, place, inside, size = self._box(
-                    self.descriptors[int(descriptor[0])], int(smem[lane]) + away, start
+                    self.descriptors[int(descriptor[lane])], int(smem[lane]) + away, start
                 )
                 for b in range(size):
                     data = self.memory[np.where(inside, gmem, 0) + b]
@@ -594,7 +593,7 @@ class Machine(TensorCore):
         for lane in np.flatnonzero(chosen):
             start = self._coordinates(coordinates, lane)
             gmem, place, inside, size = self._box(
-                self.descriptors[int(descriptor[0])], int(smem[lane]), start
+                self.descriptors[int(descriptor[lane])], int(smem[lane]), start
             )
             for b in range(size):
                 self.memory[gmem[inside] + b] = self.shared[place[inside] + b]
@@ -609,6 +608,8 @@ class Machine(TensorCore):
 
     def llvm_inline_asm(self, op, *args):
         code = ir.StringAttr(op.attributes["asm_string"]).value
+        if code.startswith("multimem."):
+            return self.multimem(code, args)
         if code.startswith("tcgen05."):
             return self.tcgen05(op, code, args)
         if match := re.match(r"cvt\.rn\.(?:satfinite\.|f16x2\.)(e\dm\d)x2", code):

@@ -167,7 +167,7 @@ REFUSED = {
         "with a barrier of the cluster",
     ),
     "device": (
-        signals_device, dict(scratch_types=[plgpu.SemaphoreType.REGULAR]), "semaphores of other devices",
+        signals_device, dict(scratch_types=[plgpu.SemaphoreType.REGULAR]), "another device, but is compiled for one",
     ),
     "primitive": (sorts, {}, r"cannot have sort of \(float32\[128,8\]\), at .*py.*:\d+.*in sorts"),
     "stride": (

@@ -501,7 +501,7 @@ WITHOUT_ROW = {
             "dma_start",
             "dma_wait",
             "get_barrier_semaphore",
-            "interpreted_tpu_kernel",
+            "interpreted_kernel",
             "masked_load",
             "masked_store",
             "pack_elementwise",

@@ -1,4 +1,4 @@
-"""The position in a grid, put into jaxprs in place of the primitives that ask for it."""
+"""The position in a grid: who asks for it, and jaxprs with values in place of the primitives that do."""
 
 from __future__ import annotations
 
@@ -67,3 +67,15 @@ def _asks_for_grid(jaxpr: Jaxpr) -> bool:
         _grid_value(eqn) is not None or any(map(_asks_for_grid, core.jaxprs_in_params(eqn.params)))
         for eqn in jaxpr.eqns
     )
+
+
+def axes_asked_for(jaxpr: Jaxpr) -> set[Any]:
+    """Return the names of the axes whose index a kernel asks for, but for those that it binds."""
+    out = set()
+    for eqn in jaxpr.eqns:
+        if eqn.primitive is axis_index_p:
+            out.add(eqn.params["axis_name"])
+        bound = {eqn.params["mesh"].axis_name} if eqn.primitive.name == "warp_map" else set()
+        for j in core.jaxprs_in_params(eqn.params):
+            out |= axes_asked_for(getattr(j, "jaxpr", j)) - bound
+    return out

@@ -158,7 +158,9 @@ atomic_add, atomic_max, atomic_min, atomic_and, atomic_or, atomic_xor = map(_ato
 # Several devices
 
 MULTIMEM_REDUCTIONS = ("add", "min", "max", "and", "or", "xor")
-_MULTIMEM_DTYPES = "float32 float16 bfloat16 float8_e5m2 float8_e4m3fn int32 int64".split()
+_MULTIMEM_DTYPES = (
+    "float32 float16 bfloat16 float8_e5m2 float8_e4m3fn int32 int64 uint32 uint64".split()
+)
 
 multimem_store_p = operation("multimem_store")
 multimem_load_reduce_p = operation("multimem_load_reduce", first_view_type)

@@ -19,7 +19,7 @@ from jax._src.state.types import (
     transposed,
     view_type,
 )
-from jax._src.tree_util import register_pytree_node
+from jax._src.tree_util import PyTreeDef, register_pytree_node
 
 SWIZZLES = (32, 64, 128)
 
@@ -317,8 +317,11 @@ def remote_ref(
 
     Args:
       ref: reference in global memory, or a view of one.
-      device_id: the device: its coordinates in the mesh, or its number.
-      device_id_type: which of the two it is.
+      device_id: the device: its coordinates in the mesh of `jax.shard_map`, a dictionary of those along some axes, or its number.
+      device_id_type: whether integers are coordinates or a number.
+
+    Raises:
+      ValueError: if it is a reference to other devices already.
     """
     base, transforms = ref_and_transforms(ref, "remote_ref")
     if any(isinstance(t, (PeerMemRef, MulticastRef)) for t in transforms):
@@ -349,6 +352,19 @@ def cluster_ref(ref: Any, block_id: Mapping[Hashable, Any]) -> TransformedRef:
     axes = tuple(block_id)
     positions = tuple([block_id[a] for a in axes])
     return TransformedRef(base, (*transforms, ClusterRef(axes, positions)))
+
+
+def refers_through(eqn: Any, *transforms: type[Transform]) -> bool:
+    """Whether an operation has a reference that is a view through transforms of some types."""
+    nodes = [eqn.params.get("tree"), eqn.params.get("args_tree")]
+    while nodes:
+        node = nodes.pop()
+        if isinstance(node, PyTreeDef):
+            data = node.node_data()
+            if data is not None and data[0] in transforms:
+                return True
+            nodes += node.children()
+    return False
 
 
 def stored_type(shape: Sequence[int], dtype: Any, transforms: Sequence[Transform]) -> Any:

@@ -11,7 +11,6 @@ import numpy as np
 from jax._src import core, dtypes, source_info_util
 from jax._src.api import jit
 from jax._src.core import Jaxpr, JaxprEqn, Literal, Primitive
-from jax._src.lax.parallel import axis_index_p
 from jax._src.pallas.threaded.threads import Run
 from jax._src.pallas.values import as_typed, words_of
 
@@ -210,15 +209,3 @@ def run_index_map(rules: Rules, jaxpr: Jaxpr, consts: Any, args: Any) -> list[np
             next(run)
     except StopIteration as end:
         return [np.asarray(x) for x in end.value]
-
-
-def axes_asked_for(jaxpr: Jaxpr) -> set[Any]:
-    """Return the names of the axes whose index a kernel asks for, but for those that it binds."""
-    out = set()
-    for eqn in jaxpr.eqns:
-        if eqn.primitive is axis_index_p:
-            out.add(eqn.params["axis_name"])
-        bound = {eqn.params["mesh"].axis_name} if eqn.primitive.name == "warp_map" else set()
-        for j in core.jaxprs_in_params(eqn.params):
-            out |= axes_asked_for(_open(j)) - bound
-    return out

@@ -10,12 +10,12 @@ import numpy as np
 
 from jax._src.pallas.mosaic.core import MemorySpace
 from jax._src.pallas.mosaic.interpret.clocks import Actor, Races
-from jax._src.pallas.mosaic.interpret.devices import position_of
 from jax._src.pallas.mosaic.interpret.memory import Buffer, Memory, is_far
 from jax._src.pallas.mosaic.interpret.params import InterpretParams
 from jax._src.pallas.mosaic.interpret.semaphores import Semaphore
 from jax._src.pallas.mosaic.tpu_info import TpuInfo
 from jax._src.pallas.semaphores import DeviceId, DeviceIdType, SemaphoreTy
+from jax._src.pallas.threaded.devices import position_of
 from jax._src.pallas.threaded.programs import Rules
 from jax._src.pallas.threaded.threads import Run, Scheduler, Visits, Wait
 

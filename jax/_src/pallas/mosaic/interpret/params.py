@@ -136,4 +136,4 @@ def set_tpu_interpret_mode(params: InterpretParams | None = _DEFAULT) -> None:
 
 def reset_tpu_interpret_mode_state() -> None:
     """Forget devices that wait for others to come to a kernel, after an error kept these from it."""
-    importlib.import_module("jax._src.pallas.mosaic.interpret.devices").forget_waiting()
+    importlib.import_module("jax._src.pallas.threaded.devices").forget_waiting()

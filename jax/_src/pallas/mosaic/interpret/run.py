@@ -4,23 +4,19 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
-import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from jax._src import core as jax_core, source_info_util
-from jax._src.callback import on_host
-from jax._src.core import Jaxpr, Primitive, ShapedArray
-from jax._src.interpreters import mlir
+from jax._src.core import Jaxpr
 from jax._src.lax.parallel import axis_index
-from jax._src.mesh import get_abstract_mesh
 from jax._src.pallas.blocks import Squeezed
+from jax._src.pallas.grid_values import axes_asked_for
 from jax._src.pallas.grids import GridMapping, dynamic_grid_dim
 from jax._src.pallas.mosaic.copies import get_barrier_semaphore_p
 from jax._src.pallas.mosaic.interpret import dma, matrix_units, random, rules, sparse_core
-from jax._src.pallas.mosaic.interpret.devices import Gathering
 from jax._src.pallas.mosaic.interpret.machine import RULES, Core, Machine
 from jax._src.pallas.mosaic.interpret.memory import Buffer, is_far
 from jax._src.pallas.mosaic.interpret.params import InterpretParams
@@ -33,31 +29,16 @@ from jax._src.pallas.mosaic.interpret.pipeline import (
 from jax._src.pallas.mosaic.packing import masked_load_p, masked_store_p
 from jax._src.pallas.mosaic.tpu_info import TpuInfo, get_tpu_info
 from jax._src.pallas.primitives import run_scoped_p
-from jax._src.pallas.threaded.host import programs_in_this_thread
-from jax._src.pallas.threaded.programs import axes_asked_for, run_jaxpr
+from jax._src.pallas.threaded.devices import device_axes, run_together
+from jax._src.pallas.threaded.programs import run_jaxpr
 from jax._src.pallas.threaded.threads import Run
 from jax._src.pallas.threaded.views import int_of
-from jax._src.pallas.values import words_of
 from jax._src.state.primitives import addupdate_p, get_p, swap_p
 
 del dma, matrix_units, random, rules, sparse_core  # imported for the rules that they register
 
 # The axis of the cores among which the points of a grid are divided.
 _CORE = ("core of a grid",)
-
-# Runs a kernel on the host. It is called once on each device, also if its results are not used.
-_interpreted_p = Primitive("interpreted_tpu_kernel", multiple_results=True)
-_interpreted_p.def_abstract_eval(lambda *avals, run, result_avals: list(result_avals))
-
-
-def _lower(ctx: Any, *args: Any, run: Any, result_avals: Any) -> Any:
-    results, _, _ = mlir.emit_python_callback(
-        ctx, run, None, args, ctx.avals_in, ctx.avals_out, has_side_effect=True
-    )
-    return results
-
-
-mlir.register_lowering(_interpreted_p, _lower)
 
 
 def run_call(
@@ -77,7 +58,7 @@ def run_call(
     where = jaxpr.debug_info.func_src_info
     _check(jaxpr, interpret_params, where)
     _check_options(jaxpr, grid_mapping, compiler_params, where)
-    devices = _device_axes()
+    devices = device_axes()
     own = {*(grid_mapping.grid_names or ()), *(() if mesh is None else mesh.shape), *devices}
     outer = sorted(axes_asked_for(jaxpr) - own, key=str)
     call = _Call(
@@ -85,27 +66,8 @@ def run_call(
         compiler_params, mesh, where, devices, outer,
         get_tpu_info() if interpret_params.buffer_bounds == "padded" else None,
     )  # fmt: skip
-    gathering = Gathering(math.prod(devices.values()), call.run)
-
-    def run(*values: Any) -> Any:
-        # The arrays are only lent.
-        values = tuple([np.array(v) for v in values])
-        with on_host(), programs_in_this_thread():
-            return gathering(int_of(values[0]), values[1:])
-
-    here = axis_index(tuple(devices)) if devices else np.int32(0)
-    results = tuple([ShapedArray(a.shape, a.dtype) for a in out_avals])
     positions = [axis_index(n) for n in outer]
-    args = tuple(map(words_of, args))
-    return _interpreted_p.bind(here, *positions, *args, run=run, result_avals=results)
-
-
-def _device_axes() -> dict[Any, int]:
-    """Return the sizes of the axes of the mesh over which each device has arrays of its own."""
-    mesh = get_abstract_mesh()
-    if mesh.empty:
-        return {}
-    return {n: mesh.shape[n] for n in mesh.axis_names if n in mesh.manual_axes}
+    return run_together(call.run, devices, [*positions, *args], out_avals)
 
 
 def _check_options(jaxpr: Jaxpr, mapping: GridMapping, compiler_params: Any, where: str) -> None:

@@ -61,12 +61,22 @@ class Buffer(AnyBuffer):
     Attributes:
       array: the elements; of barriers, `Barrier` objects; of semaphores, counts.
       key: by which other blocks have the same one.
+      is_semaphores: whether the elements are counts of semaphores.
       members: the references that share this memory.
     """
 
-    def __init__(self, array: np.ndarray, name: str, key: Any = None):
+    def __init__(self, array: np.ndarray, name: str, key: Any = None, is_semaphores: bool = False):
         super().__init__(array, name, key)
+        self.is_semaphores = is_semaphores
         self.members: dict[Any, Buffer] = {}
+
+    def empty(self, zero: bool) -> Buffer:
+        """Return another one of its type, whose semaphores count from zero."""
+        if self.is_semaphores:
+            array = np.zeros_like(self.array)
+        else:
+            array = filled(self.array.shape, self.array.dtype, zero)
+        return Buffer(array, self.name, self.key, self.is_semaphores)
 
     def member(self, t: ExtractAliasedRef, zero: bool) -> Buffer:
         """Return one of the references that share this memory."""
@@ -96,7 +106,8 @@ def allocate(aval: Any, name: str, key: Any, zero: bool, cluster_size: Any) -> B
     else:
         is_acc = isinstance(aval, WGMMAAbstractAccumulatorRef)
         array = filled(aval.shape, dtype, zero or is_acc)
-    return Buffer(array, name, key)
+    is_semaphores = isinstance(dtype, SemaphoreTy) and not isinstance(dtype, BarrierType)
+    return Buffer(array, name, key, is_semaphores)
 
 
 COMBINE = {

@@ -8,8 +8,10 @@ from typing import Any
 
 import numpy as np
 
+from jax._src import dtypes
 from jax._src.checkify.errors import check_p
 from jax._src.core import JaxprEqn
+from jax._src.pallas.global_refs import get_global_p
 from jax._src.pallas.mosaic_gpu import copies, memory_operations as ops, mma
 from jax._src.pallas.mosaic_gpu.copies import OOBFillMode
 from jax._src.pallas.mosaic_gpu.core import NUM_WARPS, MemorySpace
@@ -30,7 +32,13 @@ from jax._src.pallas.mosaic_gpu.transforms import (
 )
 from jax._src.pallas.mosaic_gpu.warps import warp_map_p
 from jax._src.pallas.primitives import run_scoped_p
-from jax._src.pallas.semaphores import semaphore_read_p, semaphore_signal_p, semaphore_wait_p
+from jax._src.pallas.semaphores import (
+    DeviceIdType,
+    SemaphoreTy,
+    semaphore_read_p,
+    semaphore_signal_p,
+    semaphore_wait_p,
+)
 from jax._src.pallas.threaded.control_flow import register_control_flow, register_positions
 from jax._src.pallas.threaded.programs import run_jaxpr
 from jax._src.pallas.threaded.threads import Run, Wait
@@ -64,23 +72,37 @@ def _target(
     machine: Machine, thread: Thread, ref: Any, transforms: Sequence[Any]
 ) -> tuple[Buffer, list[Any]]:
     """Return the buffer that a view is of, and the transforms of its array."""
-    buffer, rest = ref, []
+    found, rest = _targets(machine, thread, ref, transforms)
+    if len(found) > 1 or any([isinstance(t, MulticastRef) for t in transforms]):
+        raise NotImplementedError(
+            f"{found[0].name} on all devices (plgpu.multicast_ref) is written by plgpu.multimem_store or plgpu.copy_smem_to_gmem, and read by "
+            "plgpu.multimem_load_reduce, not so."
+        )
+    return found[0], rest
+
+
+def _targets(
+    machine: Machine, thread: Thread, ref: Any, transforms: Sequence[Any]
+) -> tuple[list[Buffer], list[Any]]:
+    """Return the buffers on all devices that a view is of, and the transforms of their arrays."""
+    buffers, rest = [ref], []
     block = thread.block
     for t in transforms:
         if isinstance(t, ExtractAliasedRef) and not rest:
-            buffer = buffer.member(t, machine.zero)
+            buffers = [b.member(t, machine.zero) for b in buffers]
         elif isinstance(t, ClusterRef):
             block = _block_at(machine, block, t)
             if block is not thread.block:
-                buffer = block.buffers[buffer.key]
-        elif isinstance(t, (PeerMemRef, MulticastRef)):
-            raise NotImplementedError(
-                f"References to other devices ({type(t).__name__}) in kernels that are interpreted as those of a "
-                "GPU: run the kernel on GPUs, or exchange arrays outside of it by jax.lax.ppermute."
-            )
+                buffers = [block.buffers[b.key] for b in buffers]
+        elif isinstance(t, PeerMemRef):
+            device = machine.device_at(block, t.device_id, t.device_id_type)
+            buffers = [machine.same_buffer(b, device) for b in buffers]
+        elif isinstance(t, MulticastRef):
+            devices = machine.all_devices(t.collective_axes, "plgpu.multicast_ref")
+            buffers = [machine.same_buffer(b, d) for b in buffers for d in devices]
         else:
             rest.append(t)
-    return buffer, rest
+    return buffers, rest
 
 
 def _operand(machine: Machine, thread: Thread, x: Any) -> tuple[Buffer, list[Any]]:
@@ -261,11 +283,12 @@ def _copy_out(machine: Machine, thread: Thread, eqn: JaxprEqn, values: list[Any]
         return []
     value = _value(machine, thread, source)
     combine = COMBINE.get(eqn.params["reduction_op"])
-    buffer, rest = _operand(machine, thread, target)
-    try:
-        write(buffer.array, rest, value, buffer.name, combine)
-    except OutOfBounds:
-        write_inside(buffer.array, rest, value, combine)
+    buffers, rest = _targets(machine, thread, target.ref, target.transforms)
+    for buffer in buffers:
+        try:
+            write(buffer.array, rest, value, buffer.name, combine)
+        except OutOfBounds:
+            write_inside(buffer.array, rest, value, combine)
     return []
 
 
@@ -401,21 +424,26 @@ def _count(machine: Machine, thread: Thread, x: Any) -> tuple[np.ndarray, str]:
     return _view(buffer, rest), buffer.name
 
 
+def _add_to(machine: Machine, thread: Thread, x: Any, inc: Any, device: Any, kind: Any) -> None:
+    transforms = x.transforms if device is None else (PeerMemRef(device, kind), *x.transforms)
+    buffers, rest = _targets(machine, thread, x.ref, transforms)
+    for buffer in buffers:
+        _view(buffer, rest)[...] += int_of(inc)
+
+
 @rule(ops.signal_p)
 def _signal(machine: Machine, thread: Thread, eqn: JaxprEqn, values: list[Any]) -> Run:
     yield from ()
     x, inc, device = operands_of(eqn.params["tree"], values)
-    return _add_to(machine, thread, x, inc, device)
+    _add_to(machine, thread, x, inc, device, DeviceIdType.MESH)
+    return []
 
 
-def _add_to(machine: Machine, thread: Thread, x: Any, inc: Any, device: Any) -> list[Any]:
-    if device is not None:
-        raise NotImplementedError(
-            "Semaphores of other devices (semaphore_signal with device_id), in kernels that are interpreted as those "
-            "of a GPU: run the kernel on GPUs."
-        )
-    count, _ = _count(machine, thread, x)
-    count[...] += int_of(inc)
+@rule(ops.signal_multicast_p)
+def _signal_all(machine: Machine, thread: Thread, eqn: JaxprEqn, values: list[Any]) -> Run:
+    yield from ()
+    x, inc = operands_of(eqn.params["tree"], values)
+    _add_to(machine, thread, x, inc, None, DeviceIdType.MESH)
     return []
 
 
@@ -442,8 +470,13 @@ def _semaphore_wait(machine: Machine, thread: Thread, eqn: JaxprEqn, values: lis
 def _any_signal(machine: Machine, thread: Thread, eqn: JaxprEqn, values: list[Any]) -> Run:
     yield from ()
     ref, transforms, inc, device, core_index = tree_unflatten(eqn.params["args_tree"], values)
-    device = device if core_index is None else core_index
-    return _add_to(machine, thread, TransformedRef(ref, transforms), inc, device)
+    if core_index is not None:
+        raise NotImplementedError(
+            "semaphore_signal with core_index, in kernels that are interpreted as those of a GPU, which have no cores: leave it out."
+        )
+    kind = eqn.params["device_id_type"]
+    _add_to(machine, thread, TransformedRef(ref, transforms), inc, device, kind)
+    return []
 
 
 @rule(semaphore_wait_p)
@@ -471,7 +504,7 @@ def _try_cancel(machine: Machine, thread: Thread, eqn: JaxprEqn, values: list[An
     times = thread.count(eqn)
     of_cluster = (eqn, id(thread.block.cluster), times)
     if of_cluster not in machine.cancelled:
-        machine.cancelled[of_cluster] = machine.next_cluster()
+        machine.cancelled[of_cluster] = machine.next_cluster(thread.block.device)
     of_block = (eqn, thread.block, times)
     if of_block not in machine.cancelled:  # the first of the block's threads
         machine.cancelled[of_block] = True
@@ -506,22 +539,56 @@ def _check(machine: Machine, thread: Thread, eqn: JaxprEqn, values: list[Any]) -
     return []
 
 
+# All devices at once
+
+
+@rule(ops.multimem_store_p)
+def _store_on_all(machine: Machine, thread: Thread, eqn: JaxprEqn, values: list[Any]) -> Run:
+    yield from ()
+    value, target = operands_of(eqn.params["tree"], values)
+    buffers, rest = _targets(machine, thread, target.ref, target.transforms)
+    for buffer in buffers:
+        write(buffer.array, rest, value, buffer.name)
+    return []
+
+
+@rule(ops.multimem_load_reduce_p)
+def _reduce_of_all(machine: Machine, thread: Thread, eqn: JaxprEqn, values: list[Any]) -> Run:
+    yield from ()
+    (source,) = operands_of(eqn.params["tree"], values)
+    everywhere = (MulticastRef(eqn.params["collective_axes"]), *source.transforms)
+    buffers, rest = _targets(machine, thread, source.ref, everywhere)
+    parts = [_read(machine, b, rest) for b in buffers]
+    dtype = parts[0].dtype
+    if dtypes.issubdtype(dtype, np.floating):  # sums are rounded once
+        parts = [x.astype(np.float32) for x in parts]
+    out = functools.reduce(COMBINE[eqn.params["reduction_op"]], parts)
+    return [out.astype(dtype)]
+
+
 # Operations that only GPUs can do
 
 
-def _only_on_gpu(what: str, machine: Machine, thread: Thread, eqn: JaxprEqn, values: Any) -> Run:
+@rule(ops.inline_mgpu_p)
+def _inline(machine: Machine, thread: Thread, eqn: JaxprEqn, values: Any) -> Run:
     yield from ()
     raise NotImplementedError(
-        f"{what}, in kernels that are interpreted as those of a GPU: run the kernel on a GPU."
+        "Code of the back end (inline_mgpu), in kernels that are interpreted as those of a GPU: run the kernel on a GPU."
     )
 
 
-rule(ops.inline_mgpu_p)(functools.partial(_only_on_gpu, "Code of the back end (inline_mgpu)"))
-rule(ops.multimem_store_p)(functools.partial(_only_on_gpu, "multimem_store"))
-rule(ops.multimem_load_reduce_p)(functools.partial(_only_on_gpu, "multimem_load_reduce"))
-rule(ops.signal_multicast_p)(functools.partial(_only_on_gpu, "semaphore_signal_multicast"))
-
 # Functions
+
+
+@rule(get_global_p)
+def _get_global(machine: Machine, thread: Thread, eqn: JaxprEqn, values: list[Any]) -> Run:
+    yield from ()
+    place = thread.block.device.buffers
+    if eqn not in place:
+        place[eqn] = allocate(
+            eqn.params["what"], "a reference of the kernel", eqn, machine.zero, len
+        )
+    return [place[eqn]]
 
 
 @rule(run_scoped_p)
@@ -537,12 +604,15 @@ def _run_scoped(machine: Machine, thread: Thread, eqn: JaxprEqn, values: list[An
         place: dict[Any, Buffer] = thread.block.buffers
         key: Any = (eqn, times, k)
         if aval.memory_space is MemorySpace.GMEM:
-            place = machine.buffers
+            place = thread.block.device.buffers
+            if isinstance(aval.dtype, SemaphoreTy):  # of the block, or of the thread
+                owner = None if shared else thread.number(machine.mesh)
+                key = (*key, tuple(thread.block.coordinates.items()), owner)
         elif not shared or aval.memory_space is MemorySpace.REGS:
             key = (*key, tuple(thread.positions.items()))
             if aval.memory_space is not MemorySpace.REGS and machine.mesh is not None:
                 # The same key in all blocks of a cluster.
-                key = (eqn, times, k, thread.positions.get(machine.mesh.thread_name))
+                key = (eqn, times, k, thread.number(machine.mesh))
         if key not in place:
             sizes = lambda axes: len(
                 {b: None for a in axes for b in machine.neighbours(thread.block, a)}

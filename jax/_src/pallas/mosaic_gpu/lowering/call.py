@@ -32,6 +32,7 @@ from jax._src.pallas.mosaic_gpu.lowering import (
     inline as _inline,
     memory as _memory,
     mma as _mma,
+    multimem as _multimem,
     operations as _operations,
     products as _products,
     reductions as _reductions,
@@ -43,6 +44,7 @@ from jax._src.pallas.mosaic_gpu.lowering import (
     warps as _warps,
 )
 from jax._src.pallas.mosaic_gpu.lowering.clusters import Cluster
+from jax._src.pallas.mosaic_gpu.lowering.devices import Devices
 from jax._src.pallas.mosaic_gpu.lowering.fragments import splat
 from jax._src.pallas.mosaic_gpu.lowering.grid import over_grid
 from jax._src.pallas.mosaic_gpu.lowering.indices import Index, unraveled
@@ -68,6 +70,7 @@ _RULES = (
     _inline,
     _memory,
     _mma,
+    _multimem,
     _operations,
     _products,
     _reductions,
@@ -110,6 +113,7 @@ def lower_call(
         kernel = Kernel(where, context, mesh.num_threads or 1, params)
         devices = getattr(ctx.module_context.axis_context, "device_assignment", None)
         kernel.device = devices[0] if devices else None
+        own = {*mesh.shape, *(() if mesh.thread_name is None else (mesh.thread_name,))}
         kernel.layouts = Layouts(jaxpr)
         kernel.used = _used(jaxpr)
         kernel.semaphores = Counters.find(
@@ -117,6 +121,10 @@ def lower_call(
         )
         blocks = _blocks(kernel, grid_mapping, mesh)
         counters = kernel.semaphores.total(blocks)
+        kernel.devices = Devices.of(
+            ctx.module_context.axis_context, jaxpr, own, len(args) + len(out_avals) + 2 * bool(counters), where
+        )  # fmt: skip
+        kernel.semaphores.devices = kernel.devices
         module = _module(
             kernel, jaxpr, grid_mapping, mesh, kernel_name, blocks, len(args), len(out_avals), bool(counters)
         )  # fmt: skip
@@ -124,14 +132,26 @@ def lower_call(
             print(f"\nThe Mosaic GPU module for pallas_call {where}:\n{module.operation}")
         module.operation.verify()
         code, digest = serialized(module)
-    config = dict(
+    config = _config(code, digest, kernel.devices)
+    zeros = [ShapedArray((counters,), np.dtype(np.int32))] if counters else []
+    return call_kernel(ctx, _TARGET, args, config, input_output_aliases, zeros)
+
+
+def _config(code: bytes, digest: bytes, devices: Devices | None) -> dict[str, Any]:
+    """Return what the compiler is told: the module, and for which devices it wants to know where arrays are."""
+    out = dict(
         kernel_hash=ir.StringAttr.get(digest),
         module=ir.StringAttr.get(code),
         use_custom_barrier=ir.BoolAttr.get(False),
-        uses_xla_collective_metadata=ir.BoolAttr.get(False),
+        uses_xla_collective_metadata=ir.BoolAttr.get(devices is not None),
     )
-    zeros = [ShapedArray((counters,), np.dtype(np.int32))] if counters else []
-    return call_kernel(ctx, _TARGET, args, config, input_output_aliases, zeros)
+    if devices is None:
+        return out
+    out["xla_replica_ids"] = ir.StringAttr.get(",".join(map(str, range(devices.count))))
+    if devices.at_once:
+        marks = [str(int(i in devices.at_once)) for i in range(devices.operands)]
+        out["multimem_parameters"] = ir.StringAttr.get(",".join(marks))
+    return out
 
 
 def _check(mapping: GridMapping, params: CompilerParams, where: str) -> None:
@@ -178,10 +198,10 @@ def _module(
         refs = []
         for i, m in zip(numbers, mapping.block_mappings):
             array = m.array_aval
-            view = whole(pointers[i], array.shape, array.dtype, MemorySpace.GMEM, i)
+            view = whole(pointers[i], array.shape, array.dtype, MemorySpace.GMEM, i, kernel.devices)
             refs.append(_mapped(kernel, mapping, m, view, at))
         if counts:
-            kernel.semaphores.pointer = pointers[inputs]
+            kernel.semaphores.pointer, kernel.semaphores.operand = pointers[-1], len(pointers) - 1
         with tensor_memory(kernel, jaxpr):
             lower_jaxpr(kernel, jaxpr, [*refs, *kernel.semaphores.of_kernel(avals[n:])])
 
@@ -221,6 +241,8 @@ def _positions(kernel: GpuKernel, mesh: Any, mapped: Sequence[int]) -> list[Inde
     kernel.sizes = dict(mesh.shape)
     kernel.grid = dict(zip(mesh.grid_names, mesh.grid))
     kernel.program = [(kernel.axes[n], kernel.sizes[n]) for n in kernel.axes]
+    if kernel.devices is not None:
+        kernel.axes |= {n: i.value(kernel.i32) for n, i in kernel.devices.at.items()}
     if mesh.thread_name is not None:
         kernel.axes[mesh.thread_name] = kernel.warpgroup
         kernel.thread_axis = mesh.thread_name

@@ -19,8 +19,7 @@ from jax._src.pallas.mosaic_gpu.copies import (
 from jax._src.pallas.mosaic_gpu.lowering.indices import Index, integer
 from jax._src.pallas.mosaic_gpu.lowering.views import row_major
 from jax._src.pallas.mosaic_gpu.memory_operations import try_cluster_cancel_p
-from jax._src.pallas.mosaic_gpu.transforms import ClusterRef
-from jax._src.tree_util import PyTreeDef
+from jax._src.pallas.mosaic_gpu.transforms import ClusterRef, refers_through
 
 
 @dataclasses.dataclass(frozen=True)
@@ -134,26 +133,15 @@ def reaches_other_blocks(jaxpr: Jaxpr) -> bool:
             return True
         if eqn.params.get("collective_axis") is not None:  # of products and their arrivals
             return True
-        if eqn.primitive in (try_cluster_cancel_p, async_store_smem_p) or _is_of_block(eqn):
+        if eqn.primitive in (try_cluster_cancel_p, async_store_smem_p) or refers_through(
+            eqn, ClusterRef
+        ):
             return True
         if eqn.primitive is barrier_arrive_p:
             dtype = eqn.invars[0].aval.dtype
             if dtype.collective_axes is not None:
                 return True
     return any(map(reaches_other_blocks, subjaxprs(jaxpr)))
-
-
-def _is_of_block(eqn: Any) -> bool:
-    """Whether an operation has a reference to memory of another block."""
-    nodes = [eqn.params.get("tree")]
-    while nodes:
-        node = nodes.pop()
-        if isinstance(node, PyTreeDef):
-            data = node.node_data()
-            if data is not None and data[0] is ClusterRef:
-                return True
-            nodes += node.children()
-    return False
 
 
 def narrow(mask: Any) -> Any:

@@ -26,6 +26,7 @@ from jax._src.pallas.mosaic_gpu.copies import (
 from jax._src.pallas.mosaic_gpu.core import MemorySpace
 from jax._src.pallas.mosaic_gpu.lowering import barriers, lane_copies
 from jax._src.pallas.mosaic_gpu.lowering.clusters import narrow
+from jax._src.pallas.mosaic_gpu.lowering.devices import EVERYWHERE
 from jax._src.pallas.mosaic_gpu.lowering.indices import Index, integer
 from jax._src.pallas.mosaic_gpu.lowering.kernel import (
     TABLE,
@@ -57,6 +58,7 @@ class Box:
       box: the size of the part.
       swizzle: how many bytes of rows have permuted pieces in shared memory.
       signed: whether the unit reads integers with their signs, as only comparisons must.
+      of_others: whether the array is one of other devices, with a descriptor for each.
     """
 
     operand: int
@@ -66,6 +68,7 @@ class Box:
     box: tuple[int, ...]
     swizzle: int | None
     signed: bool = False
+    of_others: bool = False
 
 
 class _NotByUnit(NotImplementedError):
@@ -91,6 +94,8 @@ def plan(gmem: View, smem: View) -> tuple[Box, list[Index]]:
         raise _refused(
             "the reference in shared memory is one to another block: give collective_axes"
         )
+    if gmem.device is EVERYWHERE:
+        raise _refused("from all devices at once: read by plgpu.multimem_load_reduce")
     if gmem.operand is None:
         raise _refused("the reference in global memory is no operand of the kernel")
     if not gmem.dims:
@@ -161,6 +166,7 @@ def _box(gmem: View, smem: View, dims: Sequence[_Dim]) -> Box:
     return Box(
         gmem.operand, gmem.dtype,
         tuple([d.size for d in dims]), tuple([d.stride for d in dims]), tuple([d.count for d in dims]), smem.swizzle,
+        of_others=gmem.device is not None,
     )  # fmt: skip
 
 
@@ -291,7 +297,7 @@ def _to_shared(
     size = math.prod(box.box) * dtypes.itemsize_bits(box.dtype) // 8
     barriers.arrive_expecting(kernel, there, size)
     box, start, offset, mask = _shared(kernel, box, start, collective_axes)
-    descriptor = kernel.descriptors.get(box)
+    descriptor = kernel.descriptors.get(box, gmem.device)
     nvvm.cp_async_bulk_tensor_shared_cluster_global(
         _beginning(smem, offset), descriptor, _coordinates(start), there.pointer(kernel), [],
         multicast_mask=mask, predicate=kernel.one_lane(),
@@ -324,7 +330,7 @@ def _to_pair(
     at = _coordinates(start)
     names = ", ".join([f"${5 + i}" for i in range(len(at))])
     operands = [kernel.one_lane(), barrier.pointer(kernel), kernel.cluster.first(axes).value()]
-    operands += [_beginning(smem, Index()), kernel.descriptors.get(box), *at]
+    operands += [_beginning(smem, Index()), kernel.descriptors.get(box, gmem.device), *at]
     code = _COPY_OF_PAIR.format(n=len(at), at=names)
     asm(code, ",".join(["b,r,r,r,l", *["r"] * len(at)]), operands)
 
@@ -415,6 +421,15 @@ def _to_global(
     source, target, predicate = operands_of(tree, flat)
     kernel = ctx.kernel
     gmem, smem = resolved(target), resolved(source)
+    if gmem.device is EVERYWHERE:
+        if reduction_op is not None:
+            raise _refused(
+                "with reduction_op, to all devices at once: reduce on one, and copy then"
+            )
+        lane_copies.to_all_devices(
+            kernel, smem, gmem, None if predicate is None else predicate.scalar
+        )
+        return _committed(commit_group)
     planned = _by_unit(gmem, smem) if reduction_op is None else plan(gmem, smem)
     wanted = None if predicate is None else predicate.scalar
     if planned is None:
@@ -423,7 +438,7 @@ def _to_global(
     box, start = planned
     if reduction_op is not None:
         box = _for_reduction(box, reduction_op)
-    descriptor = kernel.descriptors.get(box)
+    descriptor = kernel.descriptors.get(box, gmem.device)
     lane = kernel.one_lane()
     if wanted is not None:
         lane = arith.andi(lane, wanted)
@@ -456,7 +471,7 @@ def _prefetch(
         collective_axes = None  # each fetches all
     like = whole(gmem.pointer, gmem.shape, gmem.dtype, MemorySpace.SMEM)
     box, start, _, _ = _shared(kernel, *plan(gmem, like), collective_axes)
-    descriptor = kernel.descriptors.get(box)
+    descriptor = kernel.descriptors.get(box, gmem.device)
     with only(kernel.one_lane()):
         nvvm.cp_async_bulk_tensor_prefetch(descriptor, _coordinates(start), [])
     return []

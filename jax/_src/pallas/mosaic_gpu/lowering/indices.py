@@ -10,6 +10,8 @@ from typing import Any
 from jax._src.lib.mlir import ir
 from jax._src.lib.mlir.dialects import arith
 
+DYNAMIC = -(2**31)  # in place of an index of llvm.getelementptr that is a value
+
 
 def integer(value: int, type_: Any = None) -> Any:
     """Return a constant of MLIR, of type i32 unless another is given."""

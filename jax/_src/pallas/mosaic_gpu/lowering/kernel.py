@@ -12,13 +12,12 @@ from jax._src.pallas.element_types import gpu_element_type, gpu_number_attribute
 from jax._src.pallas.kernel_rules import KernelContext, RuleTable
 from jax._src.pallas.mosaic_gpu.core import CompilerParams
 from jax._src.pallas.mosaic_gpu.layouts import WARPGROUP
-from jax._src.pallas.mosaic_gpu.lowering.indices import Index, integer
+from jax._src.pallas.mosaic_gpu.lowering.indices import DYNAMIC, Index, integer
 
 TABLE = RuleTable("GPUs (Mosaic)")
 rule = TABLE.rule
 
 WARP = 32
-DYNAMIC = -(2**31)  # in place of an index of llvm.getelementptr that is a value
 SHARED_ALIGNMENT = 1024  # which swizzled memory needs
 
 _INTEGERS = ("int64", "uint64", "int32", "uint32", "int16", "uint16", "int8", "uint8")
@@ -78,6 +77,7 @@ class GpuKernel(KernelContext):
       program: the position and the size of each dimension that `program_id` numbers.
       thread_axis: the axis of threads.
       architecture: the compute capability that is needed at least.
+      devices: the devices that run it together; None if it does not refer to others.
       device: a device that the kernel is compiled for; None if that is not known.
       layouts: the layouts of variables.
       used: the variables that something uses.
@@ -99,6 +99,7 @@ class GpuKernel(KernelContext):
         self.grid: dict[Any, int] = {}
         self.program: list[tuple[Any, int]] = []
         self.architecture = (9, 0)
+        self.devices: Any = None
         self.device: Any = None
         self.layouts: Any = None
         self.used: set[Any] = set()

@@ -20,6 +20,7 @@ from jax._src.pallas.mosaic_gpu.lowering.kernel import (
     only,
     shared_memory_fence,
 )
+from jax._src.pallas.mosaic_gpu.lowering.multimem import store_everywhere
 from jax._src.pallas.mosaic_gpu.lowering.views import View, load, store
 
 
@@ -87,3 +88,20 @@ def _inside(gmem: View, at: Sequence[Index]) -> Any:
         test = arith.cmpi(arith.CmpIPredicate.ult, position, integer(size, position.type))
         out = test if out is None else arith.andi(out, test)
     return out
+
+
+def to_all_devices(kernel: GpuKernel, smem: View, gmem: View, predicate: Any) -> None:
+    """Emit a copy to global memory of all devices at once, which is complete when the lanes go on.
+
+    Args:
+      kernel: the kernel.
+      smem, gmem: the source, and the target.
+      predicate: whether to copy; None to do so.
+
+    Raises:
+      NotImplementedError: if lanes do not have 4 bytes beside each other.
+    """
+    with contextlib.ExitStack() as conditions:
+        if predicate is not None:
+            conditions.enter_context(only(predicate))
+        store_everywhere(kernel, gmem, load(kernel, smem))

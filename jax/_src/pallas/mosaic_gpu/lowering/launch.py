@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import io
+import itertools
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -12,10 +13,12 @@ from jax._src.lib.mlir import ir, passmanager
 from jax._src.lib.mlir.dialects import arith, builtin, func, gpu, llvm
 from jax._src.pallas.mosaic_gpu.layouts import WARPGROUP
 from jax._src.pallas.mosaic_gpu.lowering.copies import Box, initialize_descriptor
-from jax._src.pallas.mosaic_gpu.lowering.indices import integer
+from jax._src.pallas.mosaic_gpu.lowering.devices import Devices
+from jax._src.pallas.mosaic_gpu.lowering.indices import DYNAMIC, integer
 from jax._src.pallas.mosaic_gpu.lowering.kernel import GpuKernel, pointer_type
 
 _DESCRIPTOR_BYTES, _DESCRIPTOR_ALIGNMENT = 128, 64
+_MOST_PARAMETERS = 32 * 1024 - 512  # bytes of descriptors, besides pointers
 _MOST_SHARED = 227 * 1024  # bytes, of a block on Hopper and Blackwell GPUs
 _DIALECTS = ("arith", "builtin", "cf", "func", "gpu", "llvm", "math", "memref", "nvvm", "scf", "vector")  # fmt: skip
 
@@ -34,47 +37,74 @@ def new_context() -> Any:
 class Descriptors:
     """The descriptors of copies, which the host makes and the kernel is given.
 
-    While the kernel is lowered, an undefined pointer stands for each.
+    While the kernel is lowered, an undefined pointer stands for each. Boxes of other devices have a descriptor for each
+    device, beside each other.
+
+    Args:
+      at_start: where the kernel begins.
+      devices: the devices that run it together; None if it does not refer to others.
     """
 
-    def __init__(self, at_start: Any):
+    def __init__(self, at_start: Any, devices: Devices | None):
         self.at_start = at_start
+        self.devices = devices
         self.found: dict[Box, Any] = {}
 
-    def get(self, box: Box) -> Any:
-        """Return a pointer to the descriptor of a box."""
+    def get(self, box: Box, device: Any = None) -> Any:
+        """Return a pointer to the descriptor of a box, of one of other devices to that of a device's number."""
         if box not in self.found:
             with self.at_start:
                 self.found[box] = llvm.mlir_undef(pointer_type())
-        return self.found[box]
+        first = self.found[box]
+        if device is None:
+            return first
+        away = arith.muli(device, integer(_DESCRIPTOR_BYTES))
+        i8 = ir.IntegerType.get_signless(8)
+        return llvm.GEPOp(pointer_type(), first, [away], [DYNAMIC], i8, None).result
 
-    def emit(self, before: Any, operands: Sequence[Any]) -> None:
+    def _of(self, box: Box, operands: Sequence[Any], metadata: Any) -> list[Any]:
+        """Return pointers to the arrays of the descriptors of a box."""
+        own = operands[box.operand]
+        if not box.of_others:
+            return [own]
+        assert self.devices is not None
+        numbers = range(self.devices.count)
+        return [self.devices.pointer_on_host(metadata, box.operand, own, i) for i in numbers]
+
+    def emit(self, before: Any, operands: Sequence[Any], metadata: Any) -> None:
         """Emit the descriptors.
 
         Args:
           before: the operation of the host that starts the kernel.
           operands: pointers to the kernel's operands.
+          metadata: pointer to what XLA says of other devices; None if nothing.
         """
         if not self.found:
             return
         i8, i64 = ir.IntegerType.get_signless(8), ir.IntegerType.get_signless(64)
-        kind = ir.Type.parse(f"!llvm.array<{_DESCRIPTOR_BYTES * len(self.found)} x i8>")
+        assert self.devices is not None or not any([b.of_others for b in self.found])
+        counts = [self.devices.count if b.of_others and self.devices else 1 for b in self.found]
+        starts = [_DESCRIPTOR_BYTES * n for n in itertools.accumulate(counts, initial=0)]
+        if starts[-1] > _MOST_PARAMETERS:
+            raise ValueError(
+                f"The kernel copies from or to so many parts of the memory of other devices that the descriptors of copies have {starts[-1]} bytes, but "
+                f"kernels have at most {_MOST_PARAMETERS} bytes of parameters: copy parts of the same shape, or exchange less by copies."
+            )
+        kind = ir.Type.parse(f"!llvm.array<{starts[-1]} x i8>")
         with ir.InsertionPoint(before):
             memory = llvm.alloca(
                 pointer_type(), integer(1, i64), kind, alignment=_DESCRIPTOR_ALIGNMENT
             )
-            for i, box in enumerate(self.found):
-                at = llvm.GEPOp(
-                    pointer_type(), memory, [], [i * _DESCRIPTOR_BYTES], i8, None
-                ).result
-                initialize_descriptor(at, operands[box.operand], box)
+            for start, box in zip(starts, self.found):
+                for i, array in enumerate(self._of(box, operands, metadata)):
+                    offset = start + i * _DESCRIPTOR_BYTES
+                    at = llvm.GEPOp(pointer_type(), memory, [], [offset], i8, None).result
+                    initialize_descriptor(at, array, box)
             given = llvm.load(kind, memory)
         with self.at_start:
             pointer = builtin.unrealized_conversion_cast([pointer_type()], [given])
-            for i, placeholder in enumerate(self.found.values()):
-                at = llvm.GEPOp(
-                    pointer_type(), pointer, [], [i * _DESCRIPTOR_BYTES], i8, None
-                ).result
+            for start, placeholder in zip(starts, self.found.values()):
+                at = llvm.GEPOp(pointer_type(), pointer, [], [start], i8, None).result
                 placeholder.replace_all_uses_with(at)
                 placeholder.owner.erase()
 
@@ -87,7 +117,8 @@ def make_module(
     Args:
       kernel: the kernel.
       name: its name.
-      operands: how many arrays it has, arguments and results.
+      operands: how many arrays it has, arguments and results. If the kernel refers to other devices, what XLA says of
+        them is given after these, in the memory of the device and in that of the host.
       blocks, cluster: how many blocks there are, and how many of them a cluster has.
       body: function that emits the program of a lane, given pointers to the arrays.
     """
@@ -111,18 +142,21 @@ def make_module(
         stream, buffers = entry.arguments
         token = builtin.unrealized_conversion_cast([gpu.AsyncTokenType.get()], [stream])
         arrays = []
-        for i in range(operands):
+        for i in range(operands + (2 if kernel.devices else 0)):
             at = llvm.GEPOp(pointer, buffers, [], [i], pointer, None).result
             arrays.append(llvm.load(pointer, at))
-        _launch(kernel, token, arrays, blocks, cluster, body)
+        _launch(kernel, token, arrays[:operands], arrays[operands:], blocks, cluster, body)
         func.ReturnOp([])
     for key, value in zip(("arch_major", "arch_minor"), kernel.architecture):
         attributes[f"mosaic_gpu.{key}"] = ir.IntegerAttr.get(kernel.i32, value)
+    if kernel.devices:
+        attributes["mosaic_gpu.collective_metadata_used"] = ir.UnitAttr.get()
     return module
 
 
 def _launch(
-    kernel: GpuKernel, token: Any, arrays: list[Any], blocks: int, cluster: int, body: Callable[[list[Any]], None]
+    kernel: GpuKernel, token: Any, arrays: list[Any], metadata: list[Any], blocks: int, cluster: int,
+    body: Callable[[list[Any]], None],
 ) -> None:  # fmt: skip
     index = ir.IndexType.get()
     one = arith.constant(index, 1)
@@ -143,10 +177,12 @@ def _launch(
     block = launch.regions[0].blocks.append(*[index] * n, arg_locs=[ir.Location.current] * n)
     with ir.InsertionPoint(block):
         kernel.start()
-        kernel.descriptors = Descriptors(kernel.at_start)
+        kernel.descriptors = Descriptors(kernel.at_start, kernel.devices)
+        if kernel.devices:
+            kernel.devices.start(metadata[0])
         body(arrays)
         gpu.terminator()
-    kernel.descriptors.emit(launch, arrays)
+    kernel.descriptors.emit(launch, arrays, metadata[1] if metadata else None)
     most = kernel.finish()
     if most > _MOST_SHARED:
         raise ValueError(

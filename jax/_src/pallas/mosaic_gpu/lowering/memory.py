@@ -11,6 +11,7 @@ from jax._src.pallas.element_types import is_float, is_signed
 from jax._src.pallas.elementwise import BINARY, kind
 from jax._src.pallas.kernel_rules import RuleContext
 from jax._src.pallas.mosaic_gpu.core import MemorySpace
+from jax._src.pallas.mosaic_gpu.lowering.devices import EVERYWHERE
 from jax._src.pallas.mosaic_gpu.lowering.fragments import (
     Fragment,
     first_of_copies,
@@ -43,6 +44,11 @@ def resolved(x: Any) -> Any:
 
 
 def _checked(view: Any) -> View:
+    if isinstance(view, View) and view.device is EVERYWHERE:
+        raise NotImplementedError(
+            f"Kernels for {TABLE.target} write to all devices at once (plgpu.multicast_ref) by plgpu.multimem_store or plgpu.copy_smem_to_gmem, and read "
+            "from them by plgpu.multimem_load_reduce, not so."
+        )
     if isinstance(view, View) and view.space in (MemorySpace.GMEM, MemorySpace.SMEM):
         return view
     if isinstance(view, TensorView):

@@ -11,8 +11,8 @@ import numpy as np
 from jax._src.lib.mlir import ir
 from jax._src.lib.mlir.dialects import arith, builtin, llvm, memref
 from jax._src.pallas.mosaic_gpu.core import MemorySpace
-from jax._src.pallas.mosaic_gpu.lowering.indices import Index, integer
-from jax._src.pallas.mosaic_gpu.lowering.kernel import DYNAMIC, element_type, pointer_type
+from jax._src.pallas.mosaic_gpu.lowering.indices import DYNAMIC, Index, integer
+from jax._src.pallas.mosaic_gpu.lowering.kernel import element_type, pointer_type
 from jax._src.pallas.mosaic_gpu.lowering.views import Dim, View, row_major
 from jax._src.pallas.mosaic_gpu.transforms import SwizzleTransform, TilingTransform
 

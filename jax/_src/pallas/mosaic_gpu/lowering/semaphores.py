@@ -14,9 +14,8 @@ from jax._src.lib.mlir.dialects import arith, llvm, scf
 from jax._src.pallas.kernel_rules import RuleContext
 from jax._src.pallas.mosaic_gpu.core import MemorySpace
 from jax._src.pallas.mosaic_gpu.lowering.fragments import splat
-from jax._src.pallas.mosaic_gpu.lowering.indices import Index, integer
+from jax._src.pallas.mosaic_gpu.lowering.indices import DYNAMIC, Index, integer
 from jax._src.pallas.mosaic_gpu.lowering.kernel import (
-    DYNAMIC,
     TABLE,
     GpuKernel,
     asm,
@@ -25,13 +24,14 @@ from jax._src.pallas.mosaic_gpu.lowering.kernel import (
     rule,
 )
 from jax._src.pallas.mosaic_gpu.lowering.memory import resolved
-from jax._src.pallas.mosaic_gpu.lowering.views import View, transformed, whole
-from jax._src.pallas.mosaic_gpu.memory_operations import signal_p, wait_p
+from jax._src.pallas.mosaic_gpu.lowering.views import View, of_device, transformed, whole
+from jax._src.pallas.mosaic_gpu.memory_operations import signal_multicast_p, signal_p, wait_p
 from jax._src.pallas.mosaic_gpu.operations import operands_of
 from jax._src.pallas.primitives import run_scoped_p
 from jax._src.pallas.semaphores import (
     BARRIER_SEMAPHORE,
     SEMAPHORE,
+    DeviceIdType,
     semaphore_read_p,
     semaphore_signal_p,
     semaphore_wait_p,
@@ -57,6 +57,8 @@ class Counters:
       starts: where those of each scope begin among those of a block, by the scope's jaxpr.
       pointer: where they are.
       first: the number of the block's first one.
+      operand: the number of the operand that they are.
+      devices: the devices whose kernels signal them; None for this one only.
     """
 
     shared: int = 0
@@ -64,6 +66,8 @@ class Counters:
     starts: dict[int, int] = dataclasses.field(default_factory=dict)
     pointer: Any = None
     first: Index = Index()
+    operand: int | None = None
+    devices: Any = None
 
     @classmethod
     def find(cls, jaxpr: Jaxpr, shared: int, threads: int) -> Counters:
@@ -100,7 +104,7 @@ class Counters:
         at = llvm.GEPOp(
             self.pointer.type, self.pointer, [start.wide().value()], [DYNAMIC], i32, None
         ).result
-        return whole(at, shape, _int32, MemorySpace.GMEM)
+        return whole(at, shape, _int32, MemorySpace.GMEM, self.operand, self.devices)
 
     def of_kernel(self, avals: list[Any]) -> list[View]:
         """Return the semaphores of the whole kernel."""
@@ -115,21 +119,24 @@ class Counters:
     ) -> list[View]:
         """Return new semaphores of a block, or of a thread, which count from zero.
 
-        The threads that have them run this before any of them uses them.
+        The threads that have them run this before any of them uses them. Those that other devices may have signaled
+        already are left as they are: zero where the kernel begins.
         """
         count = sum([math.prod(a.shape) for a in avals])
         start = self.first + self.starts[id(jaxpr)]
         if not shared:
             start += Index(0, kernel.warpgroup) * count
         out = []
-        with only(is_first(kernel.thread_id if shared else kernel.in_warpgroup)):
-            for i in range(count):
-                view = self.view((), start + i)
-                llvm.StoreOp(integer(0), view.pointer, alignment=_BYTES)
+        if self.devices is None:
+            with only(is_first(kernel.thread_id if shared else kernel.in_warpgroup)):
+                for i in range(count):
+                    view = self.view((), start + i)
+                    llvm.StoreOp(integer(0), view.pointer, alignment=_BYTES)
         for a in avals:
             out.append(self.view(a.shape, start))
             start += math.prod(a.shape)
-        kernel.synchronize(shared)
+        if self.devices is None:
+            kernel.synchronize(shared)
         return out
 
 
@@ -156,6 +163,9 @@ def _wait(kernel: GpuKernel, view: View, value: Any, decrement: bool, scope: str
         with ir.InsertionPoint(loop.after.blocks.append()):
             scf.yield_([])
     kernel.thread_barrier()
+    if kernel.devices is not None:
+        # Copies that come after it see what other devices have stored before they signaled.
+        asm("fence.proxy.async.global;", "", [])
 
 
 def _taken(
@@ -172,27 +182,40 @@ def _taken(
     return choice.results[0]
 
 
-def _of_this_device(device_id: Any, core_index: Any = None) -> None:
-    if device_id is not None or core_index is not None:
-        raise NotImplementedError(
-            f"Kernels for {TABLE.target} do not signal semaphores of other devices yet: exchange arrays outside of the kernel, by "
-            "jax.lax.ppermute."
-        )
-
-
 @rule(semaphore_signal_p)
 def _any_signal(ctx: RuleContext, *flat: Any, args_tree: Any, device_id_type: Any) -> Any:
     ref, transforms, inc, device_id, core_index = tree_unflatten(args_tree, flat)
-    _of_this_device(device_id, core_index)
-    _signal(ctx.kernel, transformed(ref, transforms), inc.scalar, "sys")
+    if core_index is not None:
+        raise NotImplementedError(
+            f"Kernels for {TABLE.target} have no cores (core_index of semaphore_signal): leave it out."
+        )
+    view = transformed(ref, transforms)
+    if device_id is not None:
+        view = of_device(view, device_id, device_id_type)
+    _signal(ctx.kernel, view, inc.scalar, "sys")
     return []
 
 
 @rule(signal_p)
 def _own_signal(ctx: RuleContext, *flat: Any, tree: Any, memory_scope: str) -> Any:
     ref, inc, device_id = operands_of(tree, flat)
-    _of_this_device(device_id)
-    _signal(ctx.kernel, resolved(ref), inc.scalar, memory_scope)
+    view = resolved(ref)
+    if device_id is not None:
+        view = of_device(view, device_id, DeviceIdType.MESH)
+    _signal(ctx.kernel, view, inc.scalar, memory_scope)
+    return []
+
+
+@rule(signal_multicast_p)
+def _signal_everywhere(ctx: RuleContext, *flat: Any, tree: Any) -> Any:
+    ref, inc = operands_of(tree, flat)
+    kernel, view = ctx.kernel, resolved(ref)
+    kernel.thread_barrier()
+    with only(is_first(kernel.in_thread)):
+        pointer = view.address(view.element_offset([]))
+        # This device's count is reached at another address, too: the fence orders both.
+        code = "multimem.red.release.sys.global.add.u32 [$0], $1; fence.proxy.alias;"
+        asm(code, "l,r", [pointer, inc.scalar])
     return []
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from typing import Any
 
 import numpy as np
@@ -14,6 +14,8 @@ from jax._src.indexing import Slice
 from jax._src.lib.mlir import ir
 from jax._src.lib.mlir.dialects import arith, llvm
 from jax._src.pallas.mosaic_gpu.core import MemorySpace
+from jax._src.pallas.mosaic_gpu.devices import check_all_axes
+from jax._src.pallas.mosaic_gpu.lowering.devices import EVERYWHERE, Devices
 from jax._src.pallas.mosaic_gpu.lowering.fragments import (
     Fragment,
     elements,
@@ -25,9 +27,8 @@ from jax._src.pallas.mosaic_gpu.lowering.fragments import (
     register_shape,
     vector_axis,
 )
-from jax._src.pallas.mosaic_gpu.lowering.indices import Index, integer
+from jax._src.pallas.mosaic_gpu.lowering.indices import DYNAMIC, Index, integer
 from jax._src.pallas.mosaic_gpu.lowering.kernel import (
-    DYNAMIC,
     TABLE,
     GpuKernel,
     asm,
@@ -37,11 +38,14 @@ from jax._src.pallas.mosaic_gpu.lowering.kernel import (
 from jax._src.pallas.mosaic_gpu.transforms import (
     ClusterRef,
     ExtractAliasedRef,
+    MulticastRef,
+    PeerMemRef,
     SwizzleTransform,
     TilingTransform,
     UnswizzleRef,
     UntilingTransform,
 )
+from jax._src.pallas.semaphores import DeviceId, DeviceIdType
 from jax._src.state.indexing import NDIndexer
 from jax._src.state.types import BitcastTransform, ReshapeTransform, TransposeTransform
 
@@ -91,6 +95,8 @@ class View:
       is_large: whether positions need 64 bits.
       cluster: the blocks of the cluster, which have such memory at the same place; None for other memory.
       is_remote: whether it is that of another block.
+      devices: the devices that have such memory; None for memory that others do not reach.
+      device: the number of the device whose memory it is, or `EVERYWHERE`; None for this one.
     """
 
     pointer: Any
@@ -103,6 +109,8 @@ class View:
     is_large: bool = False
     cluster: Any = None
     is_remote: bool = False
+    devices: Any = None
+    device: Any = None
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -191,13 +199,20 @@ def row_major(shape: Sequence[int]) -> tuple[int, ...]:
 
 
 def whole(
-    pointer: Any, shape: Sequence[int], dtype: Any, space: MemorySpace, operand: int | None = None
+    pointer: Any,
+    shape: Sequence[int],
+    dtype: Any,
+    space: MemorySpace,
+    operand: int | None = None,
+    devices: Devices | None = None,
 ) -> View:
     """Return the view of an array in row-major order."""
     strides = row_major(shape)
     dims = tuple([Dim(n, Index(), ((n, s),)) for n, s in zip(shape, strides)])
     large = math.prod(shape) * dtypes.itemsize_bits(dtype) >= 8 * 2**31
-    return View(pointer, dims, np.dtype(dtype), space, operand=operand, is_large=large)
+    return View(
+        pointer, dims, np.dtype(dtype), space, operand=operand, is_large=large, devices=devices
+    )
 
 
 def arranged(view: View, transforms: Sequence[Any]) -> View:
@@ -306,6 +321,10 @@ def _transformed(view: View, t: Any) -> View:
         return arranged(member, t.transforms)
     if isinstance(t, ClusterRef):
         return _of_block(view, t)
+    if isinstance(t, PeerMemRef):
+        return of_device(view, t.device_id, t.device_id_type)
+    if isinstance(t, MulticastRef):
+        return everywhere(view, t.collective_axes, "plgpu.multicast_ref")
     what = "with another dtype" if isinstance(t, BitcastTransform) else f"through {t}"
     raise NotImplementedError(f"Kernels for {TABLE.target} cannot view a reference {what}.")
 
@@ -326,6 +345,35 @@ def _of_block(view: View, t: ClusterRef) -> View:
     number = view.cluster.number({a: index_of(p) for a, p in zip(t.axes, t.positions)})
     i32 = ir.IntegerType.get_signless(32)
     return view.replace(pointer=in_block(view.pointer, number.value(i32)), is_remote=True)
+
+
+def of_device(view: View, device_id: DeviceId, kind: DeviceIdType) -> View:
+    """Return the same part of another device's memory."""
+    devices = _devices_of(view)
+    return _on(view, devices.number_of(device_id, kind, index_of))
+
+
+def everywhere(view: View, axes: Sequence[Hashable], what: str) -> View:
+    """Return the same part of the memory of all devices along axes at once."""
+    check_all_axes(axes, _devices_of(view).sizes, what)
+    return _on(view, EVERYWHERE)
+
+
+def _devices_of(view: View) -> Devices:
+    if view.devices is None or view.operand is None:
+        raise ValueError(
+            "References to other devices are to arguments, results and semaphores of the kernel, in global memory: copy by plgpu.copy_smem_to_gmem "
+            "to one of these."
+        )
+    if view.device is not None:
+        raise ValueError("The reference is one to other devices already.")
+    return view.devices
+
+
+def _on(view: View, number: Any) -> View:
+    assert view.operand is not None
+    pointer = view.devices.pointer(view.operand, view.pointer, number)
+    return view.replace(pointer=pointer, device=number)
 
 
 def _indexed(view: View, indexer: NDIndexer) -> View:
@@ -468,7 +516,8 @@ def _moved(index: Sequence[Index], axis: int, k: int) -> list[Index]:
     return out
 
 
-def _alignment(view: View, offset: Index, n: int) -> int:
+def alignment(view: View, offset: Index, n: int) -> int:
+    """Return of how many bytes the address of some elements is known to be a multiple."""
     bits = dtypes.itemsize_bits(view.dtype)
     return max(1, math.gcd(offset.divisor, n) * bits // 8)
 
@@ -477,11 +526,12 @@ def _load(view: View, offset: Index, n: int) -> Any:
     kind = stored_type(view.dtype)
     if n > 1:
         kind = ir.VectorType.get([n], kind)
-    x = llvm.load(kind, view.address(offset), alignment=_alignment(view, offset, n))
-    return _from_stored(x, view.dtype)
+    x = llvm.load(kind, view.address(offset), alignment=alignment(view, offset, n))
+    return from_stored(x, view.dtype)
 
 
-def _from_stored(x: Any, dtype: Any) -> Any:
+def from_stored(x: Any, dtype: Any) -> Any:
+    """Return elements in memory as they are in registers."""
     if dtype == np.bool_:
         zero = full_like(x, integer(0, ir.IntegerType.get_signless(8)))
         return arith.cmpi(arith.CmpIPredicate.ne, x, zero)
@@ -507,7 +557,7 @@ def stores(kernel: GpuKernel, view: View, x: Fragment, one_by_one: bool = False)
     """Return the address, value and alignment of each store of an array to a view."""
     if not x.shape:
         offset = view.element_offset([])
-        yield view.address(offset), to_stored(x.scalar, x.dtype), _alignment(view, offset, 1)
+        yield view.address(offset), to_stored(x.scalar, x.dtype), alignment(view, offset, 1)
         return
     if x.is_splat:
         x = x.with_layout(layout_of(x.shape, x.dtype))
@@ -518,8 +568,8 @@ def stores(kernel: GpuKernel, view: View, x: Fragment, one_by_one: bool = False)
         value = to_stored(x.registers[at], x.dtype)
         if together:
             offset = view.element_offset(index)
-            yield view.address(offset), value, _alignment(view, offset, n)
+            yield view.address(offset), value, alignment(view, offset, n)
             continue
         for k, element in enumerate(elements(value)):
             offset = view.element_offset(_moved(index, axis, k))
-            yield view.address(offset), element, _alignment(view, offset, 1)
+            yield view.address(offset), element, alignment(view, offset, 1)

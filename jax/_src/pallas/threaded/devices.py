@@ -3,13 +3,73 @@
 from __future__ import annotations
 
 import collections
+import math
 import threading
 import weakref
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+import numpy as np
+
+from jax._src.callback import on_host
+from jax._src.core import Primitive, ShapedArray
+from jax._src.interpreters import mlir
+from jax._src.lax.parallel import axis_index
+from jax._src.mesh import get_abstract_mesh
 from jax._src.pallas.semaphores import DeviceId, DeviceIdType
+from jax._src.pallas.threaded.host import programs_in_this_thread
 from jax._src.pallas.threaded.views import int_of
+from jax._src.pallas.values import words_of
+
+# Runs a kernel on the host. It is called once on each device, also if its results are not used.
+_interpreted_p = Primitive("interpreted_kernel", multiple_results=True)
+_interpreted_p.def_abstract_eval(lambda *avals, run, result_avals: list(result_avals))
+
+
+def _lower(ctx: Any, *args: Any, run: Any, result_avals: Any) -> Any:
+    results, _, _ = mlir.emit_python_callback(
+        ctx, run, None, args, ctx.avals_in, ctx.avals_out, has_side_effect=True
+    )
+    return results
+
+
+mlir.register_lowering(_interpreted_p, _lower)
+
+
+def device_axes() -> dict[Any, int]:
+    """Return the sizes of the axes of the mesh over which each device has arrays of its own."""
+    mesh = get_abstract_mesh()
+    if mesh.empty:
+        return {}
+    return {n: mesh.shape[n] for n in mesh.axis_names if n in mesh.manual_axes}
+
+
+def run_together(
+    run: Callable[[list[Any]], Sequence[Any]], axes: Mapping[Any, int], args: Sequence[Any],
+    out_avals: Sequence[Any],
+) -> list[Any]:  # fmt: skip
+    """Run a kernel in a callback of the program of several devices, once for all of them.
+
+    Args:
+      run: function from a list of what each device brings, a sequence of arrays, to a list of the results of each.
+      axes: the sizes of the axes of the mesh of devices, as `device_axes` returns them.
+      args: what this device brings.
+      out_avals: types of the results.
+
+    Returns:
+      The results of this device.
+    """
+    gathering = Gathering(math.prod(axes.values()), run)
+
+    def call(*values: Any) -> Any:
+        # The arrays are only lent.
+        values = tuple([np.array(v) for v in values])
+        with on_host(), programs_in_this_thread():
+            return gathering(int_of(values[0]), values[1:])
+
+    here = axis_index(tuple(axes)) if axes else np.int32(0)
+    results = tuple([ShapedArray(a.shape, a.dtype) for a in out_avals])
+    return _interpreted_p.bind(here, *map(words_of, args), run=call, result_avals=results)
 
 
 class _Arrival:
@@ -67,7 +127,7 @@ class Gathering:
         with self.lock:
             for waiting in self.waiting:
                 for a in waiting:
-                    a.error = RuntimeError("The state of TPU interpret mode was reset.")
+                    a.error = RuntimeError("The state of interpreted kernels was reset.")
                     a.done.set()
                 waiting.clear()
 
