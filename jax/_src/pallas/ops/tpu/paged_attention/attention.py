@@ -222,7 +222,7 @@ def _forward(
         *[MemorySpace.VMEM((2, *shape), dtype) for p in pages for shape, dtype in p.buffers],
         SemaphoreType.DMA((2,)),
         MemorySpace.SMEM((1,), np.int32),
-        *[MemorySpace.VMEM((group, n), np.float32) for n in (1, 1, depth)],
+        *[MemorySpace.VMEM((group, n), np.float32) for n in (2, depth)],
     ]
     shape = (batch, kv_heads, group)
     results = [(ShapeDtypeStruct((*shape, depth), q.dtype), of_query)]
@@ -272,7 +272,9 @@ def _kernel(
     o_ref = next(rest)
     sums_ref = next(rest) if save_residuals else None
     buffers = [p.take(rest) for p in pages]
-    sems, slot_ref, m_ref, l_ref, acc_ref = rest
+    sems, slot_ref, sums_of_block_ref, acc_ref = rest
+    # Maxima of scores and sums of exponentials are columns of one array: each would fill whole lanes.
+    m_ref, l_ref = [sums_of_block_ref.at[:, n : n + 1] for n in range(2)]
     core, sequence, head = program_id(0), program_id(1), program_id(2)
     step = np.int32(0) if options.inline else program_id(3)
     _, sequences, core_heads = grid[:3]

@@ -119,18 +119,22 @@ def get_kernel_name(is_mqa: bool, save_residuals: bool, is_segmented: bool, phas
 
 
 # Jitted, so that calls of one kernel stage it once.
-@functools.partial(jit, static_argnums=0)
-def _attention(options: _Options, tables: Any, q: Any, k: Any, v: Any, ids: Any, sinks: Any) -> Any:
+@functools.partial(jit, static_argnums=(0, 7))
+def _attention(
+    options: _Options, tables: Any, q: Any, k: Any, v: Any, ids: Any, sinks: Any, residuals: bool = True
+) -> Any:  # fmt: skip
     b = options.block_sizes
     blocks = b.block_q, b.block_kv, b.block_kv_compute
     name = options.name("fwd", ids is not None)
-    return kernels.forward(tables[0], q, k, v, ids, sinks, blocks, options.settings, name)
+    return kernels.forward(
+        tables[0], q, k, v, ids, sinks, blocks, options.settings, name, residuals
+    )
 
 
 def _differentiable(
     options: _Options, tables: Any, q: Any, k: Any, v: Any, ids: Any, sinks: Any
 ) -> Any:
-    return _attention(options, tables, q, k, v, ids, sinks)[0]
+    return _attention(options, tables, q, k, v, ids, sinks, False)[0]
 
 
 _with_derivative = custom_vjp(_differentiable, nondiff_argnums=(0,))

@@ -13,6 +13,7 @@ from jax._src.lax import lax
 from jax._src.lax.control_flow import fori_loop
 from jax._src.numpy import ufuncs
 from jax._src.numpy.array_creation import full, zeros
+from jax._src.numpy.manipulation.joining import stack
 from jax._src.numpy.selecting import where
 from jax._src.pallas.blocks import BlockSpec
 from jax._src.pallas.helpers import when
@@ -83,7 +84,7 @@ def _masked(
 ) -> Any:
     seen = None
     if partial_ref is not None:
-        seen = (kind != PARTIAL) | partial_ref[:, columns]
+        seen = (kind != PARTIAL) | (partial_ref[:, columns].astype(np.int32) != 0)
     if ids is not None:
         same = ids[0] == ids[1]
         seen = same if seen is None else seen & same
@@ -129,7 +130,9 @@ def _partial_blocks(table: BlockTable, rows: int, columns: int, at: Any) -> Oper
     if table.partials is None:
         return None
     number = lambda *i: (_int(i[-1][at(*i[:-3])]), 0, 0)
-    return Operand(table.partials, BlockSpec((None, rows, columns), number))
+    # The compiler would store booleans in words of 32 bits.
+    partials = lax.convert_element_type(table.partials, np.int8)
+    return Operand(partials, BlockSpec((None, rows, columns), number))
 
 
 def _int(x: Any) -> Any:
@@ -138,9 +141,9 @@ def _int(x: Any) -> Any:
 
 def forward(
     table: BlockTable, q: Any, k: Any, v: Any, ids: Any, sinks: Any, blocks: tuple[int, int, int],
-    settings: Settings, name: str,
+    settings: Settings, name: str, residuals: bool,
 ) -> tuple[Any, Any]:  # fmt: skip
-    """Compute attention, and the logarithms of the sums of exponentials.
+    """Compute attention, and the logarithms of the sums of exponentials if they are wanted.
 
     Args:
       table: blocks of [heads, blocks of queries, blocks of keys].
@@ -150,9 +153,10 @@ def forward(
       sinks: for each head a score that takes part in the sum only, or None.
       blocks: numbers of queries, of keys that are loaded, and of keys that are computed at a time.
       settings, name: see `Settings`.
+      residuals: whether the logarithms are wanted.
 
     Returns:
-      The results, [heads, queries, features of values], and [heads, queries].
+      The results, [heads, queries, features of values], and [heads, queries] or None.
     """
     heads, length, _ = q.shape
     bq, bkv, compute = blocks
@@ -162,8 +166,11 @@ def forward(
     key_at = lambda h, i, w, block, *_: (h // group, _int(block[h, i, w]))
     grid = (heads, length // bq, table.block.shape[-1])
 
-    def kernel(kind_ref, q_ref, k_ref, v_ref, qid_ref, kid_ref, sink_ref, partial_ref, o_ref, lse_ref, m_ref, l_ref, acc_ref):  # fmt: skip
+    def kernel(kind_ref, q_ref, k_ref, v_ref, qid_ref, kid_ref, sink_ref, partial_ref, o_ref, *refs):  # fmt: skip
         h, i, w = program_id(0), program_id(1), program_id(2)
+        (*lse_refs, sums_ref, acc_ref) = refs
+        # Greatest scores and sums of exponentials: a column each of one array.
+        m_ref, l_ref = [sums_ref.at[:, n : n + 1] for n in range(2)]
 
         @when(w == 0)
         def _():
@@ -198,7 +205,8 @@ def forward(
         @when(w == num_programs(2) - 1)
         def _():
             o_ref[...] = (acc_ref[...] / l_ref[...]).astype(o_ref.dtype)
-            lse_ref[...] = m_ref[...] + ufuncs.log(l_ref[...])
+            for lse_ref in lse_refs:
+                lse_ref[...] = m_ref[...] + ufuncs.log(l_ref[...])
 
     operands = [
         _sequence_blocks(q, bq, settings.q_minor, query_at),
@@ -208,17 +216,13 @@ def forward(
         None if sinks is None else Operand(sinks, BlockSpec(memory_space=MemorySpace.SMEM)),
         _partial_blocks(table, bq, bkv, lambda h, i, w: (h, i, w)),
     ]
-    out_shape = (
-        ShapeDtypeStruct((heads, length, depth), q.dtype),
-        ShapeDtypeStruct((heads, length, 1), np.float32),
-    )
-    out_specs = (
-        BlockSpec((None, bq, depth), lambda h, i, *_: (h, i, 0)),
-        BlockSpec((None, bq, 1), lambda h, i, *_: (h, i, 0)),
-    )
-    scratch = [MemorySpace.VMEM(s, np.float32) for s in ((bq, 1), (bq, 1), (bq, depth))]
-    out, lse = _call(kernel, table, grid, operands, out_shape, out_specs, scratch, settings, name)
-    return out, lax.squeeze(lse, (2,))
+    widths = (depth, 1) if residuals else (depth,)
+    dtypes = (q.dtype, np.dtype(np.float32))
+    out_shape = [ShapeDtypeStruct((heads, length, n), d) for n, d in zip(widths, dtypes)]
+    out_specs = [BlockSpec((None, bq, n), lambda h, i, *_: (h, i, 0)) for n in widths]
+    scratch = [MemorySpace.VMEM((bq, n), np.float32) for n in (2, depth)]
+    out, *lse = _call(kernel, table, grid, operands, out_shape, out_specs, scratch, settings, name)
+    return out, lax.squeeze(lse[0], (2,)) if residuals else None
 
 
 def _segments(ids: Any, bq: int, bkv: int, query_at: Any, key_at: Any) -> list[Operand | None]:
@@ -234,24 +238,24 @@ def _backward_operands(
     q: Any, k: Any, v: Any, ids: Any, do: Any, lse: Any, delta: Any, bq: int, bkv: int, query_at: Any,
     key_at: Any, settings: Settings,
 ) -> list[Operand | None]:  # fmt: skip
-    of_number = BlockSpec((None, bq, 1), lambda *i: (*query_at(*i), 0))
+    of_numbers = BlockSpec((None, bq, 2), lambda *i: (*query_at(*i), 0))
     return [
         _sequence_blocks(q, bq, settings.q_minor, query_at),
         _sequence_blocks(k, bkv, settings.k_minor, key_at),
         _sequence_blocks(v, bkv, settings.v_minor, key_at),
         *_segments(ids, bq, bkv, query_at, key_at),
         _sequence_blocks(do, bq, False, query_at),
-        Operand(column(lse), of_number),
-        Operand(column(delta), of_number),
+        Operand(stack([lse, delta], axis=-1), of_numbers),
     ]
 
 
 def _score_gradients(
-    q: Any, k: Any, v: Any, do: Any, lse: Any, delta: Any, kind: Any, partial_ref: Any, pair: Any,
+    q: Any, k: Any, v: Any, do: Any, numbers_ref: Any, kind: Any, partial_ref: Any, pair: Any,
     settings: Settings, columns: Any,
 ) -> tuple[Any, Any]:  # fmt: skip
     """Return the weights of a block, and the cotangents of the products of queries and keys."""
     s, slope = _scores(q, k, settings)
+    lse, delta = [numbers_ref[:, n : n + 1] for n in range(2)]
     p = ufuncs.exp(_masked(s, kind, partial_ref, pair, settings, columns) - lse)
     dp = product(do, v, (1, 1))
     dscores = p * (dp - delta)
@@ -278,7 +282,7 @@ def backward_queries(
     key_at = lambda h, i, w, block, *_: (h // group, _int(block[h, i, w]))
     grid = (heads, length // bq, table.block.shape[-1])
 
-    def kernel(kind_ref, q_ref, k_ref, v_ref, qid_ref, kid_ref, do_ref, lse_ref, delta_ref, partial_ref, dq_ref, acc_ref):  # fmt: skip
+    def kernel(kind_ref, q_ref, k_ref, v_ref, qid_ref, kid_ref, do_ref, numbers_ref, partial_ref, dq_ref, acc_ref):  # fmt: skip
         h, i, w = program_id(0), program_id(1), program_id(2)
 
         @when(w == 0)
@@ -293,7 +297,7 @@ def backward_queries(
             pair = None if qid_ref is None else (qid_ref[...], kid_ref[...])
             _, ds_block = _score_gradients(
                 _rows(q_ref, settings.q_minor), k_block, _rows(v_ref, settings.v_minor), do_ref[...],
-                lse_ref[...], delta_ref[...], kind, partial_ref, pair, settings, slice(None),
+                numbers_ref, kind, partial_ref, pair, settings, slice(None),
             )  # fmt: skip
             acc_ref[...] += product(ds_block.astype(k_block.dtype), k_block, (1, 0))
 
@@ -341,7 +345,7 @@ def backward_keys(
     num = length // bkv
     grid = (heads, num, table.block.shape[-1])
 
-    def kernel(kind_ref, q_ref, k_ref, v_ref, qid_ref, kid_ref, do_ref, lse_ref, delta_ref, partial_ref, *refs):  # fmt: skip
+    def kernel(kind_ref, q_ref, k_ref, v_ref, qid_ref, kid_ref, do_ref, numbers_ref, partial_ref, *refs):  # fmt: skip
         zeros_ref, dk_ref, dv_ref, dq_ref = refs[:4] if with_queries else (None, *refs[:2], None)
         dk_acc, dv_acc = refs[-2:]
         h, j, w = program_id(0), program_id(1), program_id(2)
@@ -363,7 +367,7 @@ def backward_keys(
                 pair = None if qid_ref is None else (qid_ref[...], kid_ref[:, at])
                 p, ds_block = _score_gradients(
                     q_block, k_block, _rows(v_ref, settings.v_minor, at), do_block,
-                    lse_ref[...], delta_ref[...], kind, partial_ref, pair, settings, at,
+                    numbers_ref, kind, partial_ref, pair, settings, at,
                 )  # fmt: skip
                 dv_acc[at, :] += product(p.astype(do_block.dtype), do_block, (0, 0))
                 ds_block = ds_block.astype(q_block.dtype)
