@@ -31,6 +31,12 @@ def lowered(call, *args):
 
 def argument(rng, struct):
     """A random array of a shape and a dtype."""
+    if struct.dtype.name == "uint2":  # two of four positions
+        pairs = np.array([[0, 1], [0, 2], [0, 3], [1, 2], [1, 3], [2, 3]], np.uint8)
+        chosen = rng.integers(6, size=(*struct.shape[:-1], struct.shape[-1] // 2))
+        return pairs[chosen].reshape(struct.shape).astype(struct.dtype)
+    if struct.dtype.name == "float8_e8m0fnu":
+        return np.exp2(rng.integers(-3, 3, struct.shape)).astype(struct.dtype)
     if struct.dtype.kind == "i":
         return rng.integers(-50, 50, struct.shape, struct.dtype)
     return rng.normal(size=struct.shape).astype(struct.dtype)
@@ -63,7 +69,7 @@ def module_of(lowered):
 def printed(lowered, *arrays, outputs):
     """What the kernel of a lowered function prints, in the order in which lanes are run."""
     machine = Machine(module_of(lowered))
-    machine.run(arrays, outputs)
+    machine.run([arrays], outputs)
     return "".join(machine.printed)
 
 
@@ -92,6 +98,15 @@ def _dtype(kind):
     if text.startswith("vector"):
         return np.dtype(_DTYPES[re.match(r"vector<\d+x(\w+)>", text)[1]])
     return np.dtype(np.int64) if text.startswith("!llvm.ptr") else np.dtype(_DTYPES[text])
+
+
+def _packed(x):
+    """An array as it is in memory, where several numbers of less than eight bits share a byte."""
+    bits = {"float4_e2m1fn": 4, "uint2": 2}.get(x.dtype.name)
+    if bits is None:
+        return x
+    parts = x.view(np.uint8).reshape(*x.shape[:-1], -1, 8 // bits)
+    return np.bitwise_or.reduce(parts << np.arange(0, 8, bits, dtype=np.uint8), -1)
 
 
 def _count(kind):
@@ -169,7 +184,9 @@ class Machine(TensorCore, Devices):
         self.devices = 1
 
     def run(self, arrays_of_devices, outputs):
-        operands = [self._operands(arrays, outputs) for arrays in arrays_of_devices]
+        operands = [
+            self._operands([_packed(a) for a in arrays], outputs) for arrays in arrays_of_devices
+        ]
         buffers = self.give_operands(operands)
         (host,) = [
             op
@@ -554,6 +571,10 @@ class Machine(TensorCore, Devices):
     def _box(self, descriptor, smem, start):
         """Addresses of the elements of a box in global and shared memory, and which are in the array."""
         base, code, sizes, strides, swizzle, box = descriptor
+        if together := {0: 2, 8: 4}.get(code):  # elements that share a byte
+            last = lambda values: [*values[:-1], values[-1] // together]
+            sizes, box, start = last(sizes), last(box), last(start)
+            strides, code = [*[s // together for s in strides[:-1]], 1], 1
         itemsize = {1: 1, 2: 2, 3: 4, 4: 8, 5: 2, 6: 4, 7: 2}[code]
         index = np.indices(box).reshape(len(box), -1)
         at = index + np.array(start)[:, None]

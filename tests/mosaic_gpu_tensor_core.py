@@ -17,6 +17,23 @@ _KINDS = {
     "i8": [np.uint8, np.int8],
 }
 _RESULTS = [np.float16, np.float32, np.int32]
+_SCALE_DTYPES = [ml_dtypes.float8_e4m3fn, ml_dtypes.float8_e8m0fnu]
+# With scales: of which elements, of how many of them, and of how many elements an instruction has.
+_EIGHT_BITS = [ml_dtypes.float8_e4m3fn, ml_dtypes.float8_e5m2]
+_SCALED = {
+    "mxf8f6f4": (_EIGHT_BITS, 32, "1X"),
+    "mxf4": ([None, ml_dtypes.float4_e2m1fn], 64, "2X"),
+    "mxf4nvf4": ([None, ml_dtypes.float4_e2m1fn], 64, "4X"),
+}
+
+
+# The lanes to which copies of rows are made.
+_WARPS = np.arange(128).reshape(4, 32)
+_COPIED_TO = {
+    "32x128b.warpx4": _WARPS,
+    "64x128b.warpx2::01_23": _WARPS[[[0, 2], [1, 3]]].reshape(2, 64),
+    "128x128b": _WARPS.reshape(1, 128),
+}
 
 
 class TensorCore:
@@ -130,13 +147,32 @@ class TensorCore:
         return self._blocks()
 
     def _tcgen05_cp(self, code, address, descriptor):
-        assert "128x256b" in code
-        for block, lane in self._starts():
-            words = self._matrix(self._known(descriptor[lane]), np.dtype(np.uint32), 128, 8, 0)
-            row, column = self._place(block, address[lane], 8)
-            assert row == 0
-            self.tensor[block, :, column : column + 8] = words
+        pair = "cta_group::2" in code
+        shape = re.search(r"(\d+x\d+b[\w.:]*)", code)[1].rstrip(" ")
+        for first, lane in self._starts():
+            for block in (first, first + 1) if pair else (first,):
+                d = self._known(descriptor[lane])
+                if shape == "128x256b":
+                    words = self._matrix(
+                        d, np.dtype(np.uint32), 128, 8, 0, (block - first) * self.block_size
+                    )
+                    lanes = np.arange(128)[None]
+                else:
+                    words = self._rows(d, int(shape.split("x")[0]), block - first)
+                    lanes = _COPIED_TO[shape]
+                row, column = self._place(block, address[lane], words.shape[1])
+                assert row == 0
+                for to in lanes:
+                    self.tensor[block, to, column : column + words.shape[1]] = words
         return []
+
+    def _rows(self, d, rows, away):
+        """Rows of 16 bytes, of which eight are beside each other."""
+        assert d >> 62 == 0, "no swizzle"
+        start, stride = [((d >> at) & 0x3FFF) << 4 for at in (0, 32)]
+        r = np.arange(rows)
+        at = start + away * self.block_size + r // 8 * stride + r % 8 * 16
+        return np.ascontiguousarray(self.shared[at[:, None] + np.arange(16)]).view(np.uint32)
 
     def _known(self, descriptor):
         d = int(descriptor) & (2**64 - 1)
@@ -151,44 +187,106 @@ class TensorCore:
                     self._arrived(int(pointer[lane]) + (b - block) * self.block_size, 1)
         return []
 
-    def _tcgen05_mma(self, code, target, left, right, instruction, adds):
+    def _tcgen05_mma(self, code, target, left, right, *more):
+        """A product: operands are followed by the positions of a sparse matrix, the descriptor, and scales."""
         blocks = 2 if "cta_group::2" in code else 1
+        positions = more[0] if ".mma.sp." in code else None
+        instruction, *scales, adds = more if positions is None else more[1:]
         kind = re.search(r"kind::(\w+)", code)[1]
         for block, lane in self._starts():
             assert blocks == 1 or block % 2 == 0
             d = int(instruction[lane]) & 0xFFFFFFFF
             field = lambda at, n: d >> at & (1 << n) - 1
-            result = _RESULTS[field(4, 2)]
-            dtypes = [np.dtype(_KINDS[kind][field(at, 3)]) for at in (7, 10)]
-            rows, columns = field(24, 5) << 4, field(17, 6) << 3
-            assert not field(0, 4) and not field(13, 2) and not d >> 29
+            known, rows, result, each = self._decoded(kind, code, field, bool(scales))
+            dtypes = [np.dtype(known[field(at, 3)]) for at in (7, 10)]
+            columns = field(17, 6) << 3
+            assert field(2, 1) == (positions is not None) and not field(13, 2)
             self._check_shape(kind, rows, columns, blocks)
-            each = rows // blocks
+            k = each or 32 // dtypes[0].itemsize
+            wide_k = k if positions is None else 2 * k
             b = [
-                self._matrix(
-                    self._known(right[lane]), dtypes[1], columns // blocks, 32 // dtypes[1].itemsize,
-                    field(16, 1), i * self.block_size,
+                self._numbers(
+                    self._known(right[lane]), dtypes[1], columns // blocks, wide_k, field(16, 1), i
                 )
                 for i in range(blocks)
-            ]  # fmt: skip
+            ]
             wide = np.int32 if result is np.int32 else np.float32
             b = np.concatenate(b).astype(wide)
             for i in range(blocks):
-                a = self._left(code, block + i, left[lane], dtypes[0], each, field(15, 1), i)
-                self._add(block + i, target[lane], a.astype(wide) @ b.T, result, adds[lane], blocks)
+                own = block + i
+                a = self._left(code, own, left[lane], dtypes[0], rows // blocks, k, field(15, 1), i)
+                a = a.astype(wide)
+                if positions is not None:
+                    word = positions[lane], field(0, 2)
+                    a = self._dense(own, *word, a, dtypes[0].itemsize)
+                of_b = b
+                if scales:
+                    of_scales = _SCALE_DTYPES[field(23, 1)]
+                    n = int(re.search("scale_vec::(.)X", code)[1])
+                    firsts = field(29, 2), field(4, 2)
+                    a, of_b = [
+                        x * np.repeat(self._scales(own, s[lane], f, len(x), n, of_scales), wide_k // n, 1)
+                        for x, s, f in zip((a, b), scales, firsts)
+                    ]  # fmt: skip
+                self._add(own, target[lane], a @ of_b.T, result, adds[lane], blocks)
         return []
+
+    def _decoded(self, kind, code, field, has_scales):
+        """The dtypes of operands, the rows, the dtype of the result, and the elements of a row of the left matrix if they are known."""
+        if not has_scales:
+            assert not field(29, 3) and not field(3, 1)
+            return _KINDS[kind], field(24, 5) << 4, _RESULTS[field(4, 2)], None
+        known, k, vector = _SCALED[kind]
+        assert f"block_scale.scale_vec::{vector} " in code and field(27, 2)
+        assert field(23, 1) == (kind != "mxf4nvf4") and not field(3, 1) and not field(6, 1)
+        assert field(29, 2) == field(4, 2) and field(4, 2) % int(vector[0]) == 0
+        return known, field(27, 2) << 7, np.float32, k
+
+    def _numbers(self, descriptor, dtype, outer, k, is_turned, away):
+        away *= self.block_size
+        if dtype != ml_dtypes.float4_e2m1fn:
+            return self._matrix(descriptor, dtype, outer, k, is_turned, away)
+        assert not is_turned
+        pairs = self._matrix(descriptor, np.dtype(np.uint8), outer, k // 2, 0, away)
+        return np.stack([pairs & 15, pairs >> 4], -1).reshape(outer, k).view(dtype)
+
+    def _dense(self, block, address, part, a, size):
+        """A sparse matrix, given which two of four elements are there."""
+        rows, n = a.shape
+        assert rows == 128 and (part < 2 if size == 2 else part == 0)
+        lane, column = self._place(block, address, 2)
+        words = self.tensor[block, :, column : column + 2]
+        r, i = np.indices((rows, n))
+        group, j = i // 2, i % 2
+        if (
+            size == 2
+        ):  # lanes have a half of the groups of a row each, with those of a row eight further on
+            found = words[r >> 4 << 4 | group >> 2 << 3 | r & 7, part]
+            at = (r >> 3 & 1) * 8 + group % 4 * 2 + j
+        else:
+            found, at = words[r, group // 8], group % 8 * 2 + j
+        out = np.zeros((rows, 2 * n), a.dtype)
+        out[r, 4 * group + (found >> (2 * at) & 3)] = a
+        return out
+
+    def _scales(self, block, address, first, rows, n, dtype):
+        """The scales of rows: a lane of each warp has those of each 32th row."""
+        lane, column = self._place(block, address, -(-rows // 32))
+        assert lane == 0
+        r = np.arange(rows)
+        words = [self.tensor[block, w * 32 + r % 32, column + r // 32] for w in range(4)]
+        assert all([(w == words[0]).all() for w in words]), "copies for each warp"
+        out = [(words[0] >> 8 * (first + i) & 0xFF).astype(np.uint8).view(dtype) for i in range(n)]
+        return np.stack(out, 1).astype(np.float32)
 
     def _check_shape(self, kind, rows, columns, blocks):
         assert rows in (64, 128) if blocks == 1 else rows in (128, 256)
         step = 32 if blocks == 2 else 8 if rows == 64 and kind != "i8" else 16
         assert 0 < columns <= 256 and columns % step == 0
 
-    def _left(self, code, block, operand, dtype, rows, is_turned, away):
-        k = 32 // dtype.itemsize
+    def _left(self, code, block, operand, dtype, rows, k, is_turned, away):
         if "[$1]" not in code:
-            return self._matrix(
-                self._known(operand), dtype, rows, k, is_turned, away * self.block_size
-            )
+            return self._numbers(self._known(operand), dtype, rows, k, is_turned, away)
         row, column = self._place(block, operand, 8)
         assert row == 0 and rows == 128 and not is_turned
         words = np.ascontiguousarray(self.tensor[block, :, column : column + 8])

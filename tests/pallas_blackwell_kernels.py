@@ -7,7 +7,7 @@ import numpy as np
 from pallas_mosaic_gpu_kernels import SMEM, Kernel, bf16, f16, f32, i32, like, swizzled
 
 import jax.numpy as jnp
-from jax import lax
+from jax import dtypes, lax
 from jax.experimental import pallas as pl
 from jax.experimental.pallas import mosaic_gpu as plgpu
 from jax.experimental.pallas.ops.gpu import blackwell_matmul_mgpu, blackwell_ragged_dot_mgpu
@@ -246,6 +246,172 @@ KERNELS |= {
         tolerance=0.02,
     ),
 }  # fmt: skip
+
+
+# Products with scales, and of sparse matrices
+
+e8m0, e2m1, u2 = jnp.float8_e8m0fnu, jnp.float4_e2m1fn, jnp.uint2
+SCALES, POSITIONS = plgpu.TMEMLayout.SCALES_LAYOUT, plgpu.TMEMLayout.SPARSE_METADATA_LAYOUT
+
+
+def tiles_of(dtype, swizzle=128):
+    bits = dtypes.itemsize_bits(dtype)
+    return (plgpu.TilingTransform((8, swizzle * 8 // bits)), plgpu.SwizzleTransform(swizzle))
+
+
+def scales_in_order(scales):
+    """Scales by rows and blocks, given those in the order in which they are copied."""
+    m, n, *_ = scales.shape
+    split = scales.astype(np.float32).reshape(m, n, 32, 4, 4)
+    return split.transpose(0, 3, 2, 1, 4).reshape(m * 128, n * 4)
+
+
+def multiplied_by(x, scales):
+    factors = scales_in_order(scales)
+    return x.astype(np.float32) * np.repeat(factors, x.shape[1] // factors.shape[1], 1)[: len(x)]
+
+
+def positions_in_order(meta, bits):
+    """Which two of four elements are there, given the order of the tensor core, in that of elements."""
+    m, n, *_ = meta.shape
+    at = np.arange(m * n * 128 * 64).reshape(m * 128, n * 32, 2)
+    # What arranges positions arranges numbers of four values one after the other.
+    digits = [at // 4**i % 4 for i in range(8)]
+    dtype = np.int8 if bits == 8 else np.float16
+    moved = [plgpu.format_tcgen05_sparse_metadata(d.astype(u2), dtype) for d in digits]
+    source = sum([np.asarray(d).astype(np.int64) * 4**i for i, d in enumerate(moved)])
+    out = np.zeros(at.size, np.int64)
+    out[source.reshape(-1)] = meta.astype(np.int64).reshape(-1)
+    return out.reshape(m * 128, n * 64)
+
+
+def dense(x, positions):
+    out = np.zeros((x.shape[0], 2 * x.shape[1]), np.float32)
+    columns = np.arange(x.shape[1]) // 2 * 4 + positions
+    np.put_along_axis(out, columns, x.astype(np.float32), 1)
+    return out
+
+
+def special(
+    m,
+    n,
+    k,
+    dtype,
+    scale=None,
+    is_sparse=False,
+    block=32,
+    out=f32,
+    swizzle=128,
+    axis=None,
+    right=None,
+):
+    """A product with scales, or of a sparse matrix, or both; of two blocks if an axis is given."""
+
+    def body(*refs):
+        arrays, (o_ref, *rest) = refs[:count], refs[count:]
+        buffers, (acc, *others) = rest[:count], rest[count:]
+        *tensors, copied, done, all_done = others
+        c = None if axis is None else lax.axis_index(axis)
+        for i, (array, buffer) in enumerate(zip(arrays, buffers)):
+            if axis is None:
+                plgpu.copy_gmem_to_smem(array, buffer, copied)
+                continue
+            whole = i == 3 if scale is not None else False
+            how = plgpu.CopyPartition.REPLICATED if whole else plgpu.CopyPartition.PARTITIONED(0)
+            plgpu.copy_gmem_to_smem(array, buffer, copied, collective_axes=axis, leader_tracked=how)
+
+        def multiply():
+            plgpu.barrier_wait(copied)
+            named = dict(zip(names, tensors))
+            for name, buffer in zip(names, buffers[2:]):
+                copy = (
+                    plgpu.async_copy_sparse_metadata_to_tmem
+                    if "sparse" in name
+                    else plgpu.async_copy_scales_to_tmem
+                )
+                copy(buffer, named[name], collective_axis=axis)
+            b = plgpu.transpose_ref(buffers[1], (1, 0))
+            plgpu.tcgen05_mma(
+                acc, buffers[0], b, done, accumulate=False, collective_axis=axis, **named
+            )
+
+        multiply() if axis is None else pl.when(c == 0)(multiply)
+        plgpu.barrier_wait(done)
+        part = slice(None) if axis is None else pl.ds(c * m, m)
+        o_ref[part] = plgpu.async_load_tmem(acc)
+        plgpu.wait_load_tmem()
+        if axis is not None:
+            plgpu.barrier_arrive(all_done)
+            plgpu.barrier_wait(all_done)
+
+    pair = 1 if axis is None else 2
+    right = dtype if right is None else right
+    width = k // 2 if is_sparse else k
+    shapes, kinds = [(m, width), (n // pair, k)], [dtype, right]
+    names, memory = [], []
+    if scale is not None:
+        names = ["a_scale", "b_scale"]
+        wide = -(-n // 128)
+        shapes += [(1, width // block // 4, 32, 16), (wide, width // block // 4, 32, 16)]
+        kinds += [scale] * 2
+        memory = [
+            TMEM((rows, width // block), scale, layout=SCALES, collective=pair > 1)
+            for rows in (m, 128 * wide)
+        ]
+    if is_sparse:
+        names.append("a_sparse_metadata")
+        shapes.append((1, k // 128, 128, 64))
+        kinds.append(u2)
+        memory.append(TMEM((m, width), u2, layout=POSITIONS, collective=pair > 1))
+    count = len(shapes)
+    in_shared = [
+        SMEM(s, d, transforms=tiles_of(d, swizzle) if i < 2 else ())
+        for i, (s, d) in enumerate(zip(shapes, kinds))
+    ]
+    both = [
+        s if scale is not None and i == 3 else (pair * s[0], *s[1:]) for i, s in enumerate(shapes)
+    ]
+
+    def expected(a, b, *more):
+        more = dict(zip(names, more))
+        if scale is not None:
+            a, b = multiplied_by(a, more["a_scale"]), multiplied_by(b, more["b_scale"])
+        if is_sparse:
+            a = dense(a, positions_in_order(more["a_sparse_metadata"], dtypes.itemsize_bits(dtype)))
+        return a.astype(np.float32) @ b.astype(np.float32).T
+
+    options = {} if axis is None else dict(cluster=(2,), cluster_names=(axis,))
+    narrow = None if np.dtype(out).itemsize == 4 else False
+    return Kernel(
+        body, [like(*s, dtype=d) for s, d in zip(both, kinds)], like(pair * m, n, dtype=out), expected,
+        dict(
+            scratch_types=[
+                *in_shared, TMEM((m, n), out, collective=pair > 1, packed=narrow), *memory,
+                plgpu.Barrier(num_arrivals=count), ORDERING,
+                plgpu.ClusterBarrier(collective_axes=(axis,), orders_tensor_core=True) if axis else plgpu.Barrier(),
+            ],
+            **options,
+        ),
+        tolerance=1e-3 if np.dtype(out).itemsize == 4 else 0.05,
+    )  # fmt: skip
+
+
+KERNELS |= {
+    "scaled_float8": special(128, 128, 256, e4m3, e8m0),
+    "scaled_float8_few": special(128, 64, 128, e5m2, e8m0),
+    "scaled_float8_wide": special(128, 192, 256, e4m3, e8m0),
+    "scaled_float8_mixed": special(128, 128, 128, e4m3, e8m0, right=e5m2),
+    "scaled_float4": special(128, 128, 256, e2m1, e8m0),
+    "scaled_float4_16": special(128, 256, 128, e2m1, jnp.float8_e4m3fn, block=16, swizzle=64),
+    "scaled_pair": special(128, 256, 256, e4m3, e8m0, axis="x"),
+    "scaled_pair_float4": special(128, 256, 256, e2m1, jnp.float8_e4m3fn, block=16, axis="x"),
+    "sparse": special(128, 128, 256, bf16, is_sparse=True),
+    "sparse_float16": special(128, 64, 128, f16, is_sparse=True, out=f16, swizzle=64),
+    "sparse_float8": special(128, 128, 256, e4m3, is_sparse=True),
+    "sparse_int8": special(128, 128, 256, i8, is_sparse=True, out=i32),
+    "sparse_pair": special(128, 256, 128, bf16, is_sparse=True, axis="x"),
+    "sparse_scaled": special(128, 128, 256, e4m3, e8m0, is_sparse=True),
+}
 
 
 # Pairs of blocks

@@ -4,11 +4,12 @@ import mosaic_gpu_machine
 import numpy as np
 import pytest
 from mosaic_gpu_machine import argument, lowered
-from pallas_blackwell_kernels import KERNELS, ORDERING, SMEM, SPECIALIZED, TMEM
+from pallas_blackwell_kernels import KERNELS, ORDERING, SMEM, SPECIALIZED, TMEM, tiles_of
 from pallas_mosaic_gpu_kernels import bf16, f16, f32, in_order, like, swizzled
 
 import jax
 import jax.numpy as jnp
+from jax import dtypes
 from jax.experimental import pallas as pl
 from jax.experimental.pallas import mosaic_gpu as plgpu
 
@@ -149,8 +150,102 @@ def arrives(o_ref, barrier):
     plgpu.tcgen05_commit_arrive(barrier)
 
 
-def scaled(o_ref, a, b, acc, scales):
-    plgpu.tcgen05_mma(acc, a, b, a_scale=scales, b_scale=scales)
+def copies(copy):
+    def body(o_ref, smem, tmem):
+        copy(smem, tmem)
+
+    return body
+
+
+def scales(m, n, dtype=jnp.float8_e8m0fnu):
+    return TMEM((m, n), dtype, layout=plgpu.TMEMLayout.SCALES_LAYOUT)
+
+
+def positions(m, n):
+    return TMEM((m, n), jnp.uint2, layout=plgpu.TMEMLayout.SPARSE_METADATA_LAYOUT)
+
+
+def multiplies_scaled(dtype, of_a, of_b, shape=(128, 64, 128), left=None, acc=f32):
+    """A product with scales, of a right matrix whose columns are beside each other."""
+    m, n, k = shape
+
+    def body(o_ref, a, b, acc, a_scale, b_scale):
+        right = plgpu.transpose_ref(b, (1, 0))
+        plgpu.tcgen05_mma(acc, a, right, accumulate=False, a_scale=a_scale, b_scale=b_scale)
+
+    transforms = tiles_of(dtype, k * dtypes.itemsize_bits(dtype) // 8)
+    memory = [SMEM(s, dtype, transforms=transforms) for s in ((m, k), (n, k))]
+    packed = None if np.dtype(acc).itemsize == 4 else False
+    types = [
+        memory[0] if left is None else left,
+        memory[1],
+        TMEM((m, n), acc, packed=packed),
+        of_a,
+        of_b,
+    ]
+    return body, dict(scratch_types=types)
+
+
+def multiplies_sparse(metadata, a, b, acc=ACC):
+    def body(o_ref, a, b, acc, metadata):
+        right = plgpu.transpose_ref(b, (1, 0))
+        plgpu.tcgen05_mma(acc, a, right, accumulate=False, a_sparse_metadata=metadata)
+
+    return body, dict(scratch_types=[a, b, acc, metadata])
+
+
+e8m0, e4m3, e2m1 = jnp.float8_e8m0fnu, jnp.float8_e4m3fn, jnp.float4_e2m1fn
+SPECIAL = {
+    "dtype": (multiplies_scaled(bf16, scales(128, 4), scales(128, 4), (128, 64, 64)), "bfloat16 with scales of float8_e8m0fnu"),
+    "two_kinds": (
+        multiplies_scaled(e2m1, scales(128, 4), scales(128, 8, e4m3)), "blocks of as many elements, got float8_e8m0fnu for .* float8_e4m3fn",
+    ),
+    "result": (multiplies_scaled(e4m3, scales(128, 4), scales(128, 4), acc=f16), "in float32, not in float16"),
+    "rows": (multiplies_scaled(e4m3, scales(128, 4), scales(128, 4), (64, 64, 128)), "products of 128 rows"),
+    "inner": (multiplies_scaled(e4m3, scales(128, 4), scales(128, 4), (128, 64, 64)), "a multiple of 128 elements"),
+    "scales": (
+        multiplies_scaled(e4m3, scales(128, 4), scales(128, 8)),
+        r"b_scale has shape \(128, 8\), .* accumulator of shape \(128, 64\) and 128 elements .* blocks of 32, it is \(128, 4\)",
+    ),
+    "layout": (
+        multiplies_scaled(e4m3, TMEM((128, 4), e8m0, packed=True), scales(128, 4)), "layout=plgpu.TMEMLayout.SCALES_LAYOUT",
+    ),
+    "left_of_4_bits": (
+        multiplies_scaled(e2m1, scales(128, 4), scales(128, 4), left=TMEM((128, 128), e2m1, packed=True)),
+        "float4_e2m1fn from shared memory only",
+    ),
+    "copied_scales": (
+        of_memory(copies(plgpu.async_copy_scales_to_tmem), SMEM((128, 4), e8m0), scales(128, 4)),
+        r"shape \(1, 1, 32, 16\) and .*, got float8_e8m0fnu\[128,4\]",
+    ),
+    "copied_layout": (
+        of_memory(copies(plgpu.async_copy_scales_to_tmem), SMEM((1, 1, 32, 16), e8m0), TMEM((128, 4), e8m0, packed=True)),
+        "a layout of their own, .*SCALES_LAYOUT",
+    ),
+    "copied_tiles": (
+        of_memory(
+            copies(plgpu.async_copy_scales_to_tmem), SMEM((1, 1, 32, 16), e8m0, transforms=(plgpu.TilingTransform((8, 16)),)),
+            scales(128, 4),
+        ),
+        "give its plgpu.SMEM.* no transforms",
+    ),
+    "copied_positions": (
+        of_memory(copies(plgpu.async_copy_sparse_metadata_to_tmem), SMEM((1, 2, 128, 64), jnp.uint2), positions(128, 64)),
+        r"shape \(1, 1, 128, 64\)",
+    ),
+    "positions": (
+        multiplies_sparse(positions(128, 128), A, tiled((64, 128), bf16)), r"of shape \(128, 128\) for a sparse matrix of shape \(128, 64\)",
+    ),
+    "positions_layout": (
+        multiplies_sparse(TMEM((128, 64), jnp.uint2, packed=True), A, tiled((64, 128), bf16)), "layout=plgpu.TMEMLayout.SPARSE_METADATA_LAYOUT",
+    ),
+    "sparse_dtype": (
+        multiplies_sparse(positions(128, 64), tiled((128, 64), f32), tiled((64, 128), f32)), "of 8 and 16 bits, not of float32",
+    ),
+    "sparse_swizzle": (
+        multiplies_sparse(positions(128, 64), A, tiled((64, 128), bf16, 32)), r"reads 64 bytes .*SwizzleTransform\(64\)",
+    ),
+}  # fmt: skip
 
 
 REFUSED = {
@@ -172,10 +267,6 @@ REFUSED = {
     "index": (of_memory(writes_by_index, ACC), "by plgpu.async_store_tmem, not by an index"),
     "warp": (of_memory(loads_in_a_warp, ACC), "no wait_load_tmem in functions of single warps"),
     "arrival": (of_memory(arrives, ORDERING), "which has no tensor memory"),
-    "scales": (
-        of_memory(scaled, A, B, ACC, TMEM((128, 4), jnp.float8_e8m0fnu, layout=plgpu.TMEMLayout.SCALES_LAYOUT)),
-        "no tcgen05_mma with scales",
-    ),
     "swizzle": (multiplies(SMEM((128, 64), bf16), B, ACC), r"SwizzleTransform\(128\)"),
     "result": (multiplies(A, B, TMEM((128, 64), f16, packed=False)), "of bfloat16 and bfloat16 in float16"),
     "packed": (
@@ -205,9 +296,10 @@ REFUSED = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("name", REFUSED)
+@pytest.mark.parametrize("name", [*REFUSED, *[f"special_{n}" for n in SPECIAL]])
 def test_refuses(name):
-    (body, options), message = REFUSED[name]
+    cases = REFUSED | {f"special_{n}": case for n, case in SPECIAL.items()}
+    (body, options), message = cases[name]
     call = plgpu.kernel(body, out_type=like(128, 64), **options)
     with pytest.raises((NotImplementedError, ValueError), match=message):
         lowered(call)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -15,8 +16,15 @@ from jax._src.pallas.mosaic_gpu.core import (
     WGMMAAbstractAccumulatorRef,
     later,
 )
-from jax._src.pallas.mosaic_gpu.layouts import SomeLayout
+from jax._src.pallas.mosaic_gpu.layouts import SomeLayout, TMEMLayout
 from jax._src.pallas.mosaic_gpu.memory_operations import layout_cast
+from jax._src.pallas.mosaic_gpu.mma_formats import (
+    POSITIONS,
+    ROWS,
+    SCALES,
+    arrangement_of,
+    block_size,
+)
 from jax._src.pallas.mosaic_gpu.operations import (
     apply,
     barrier_view,
@@ -24,6 +32,7 @@ from jax._src.pallas.mosaic_gpu.operations import (
     operation,
     view,
 )
+from jax._src.pallas.mosaic_gpu.transforms import ExtractAliasedRef
 from jax._src.state.types import TransformedRef, view_type
 
 traceback_util.register_exclusion(__file__)
@@ -180,13 +189,27 @@ def commit_tmem() -> None:
     apply(commit_tmem_p)
 
 
+def tmem_layout(aval: Any, transforms: Sequence[Any]) -> Any:
+    """Return how an array is arranged in tensor memory, given the type of the reference, and the transforms of a view."""
+    layouts = [t.layout for t in transforms if isinstance(t, ExtractAliasedRef)]
+    return layouts[-1] if layouts else aval.layout
+
+
+def _layout_of(ref: TransformedRef) -> Any:
+    return tmem_layout(typeof(ref.ref), ref.transforms)
+
+
 def _copy_to_tmem(name: str, smem_ref: Any, tmem_ref: Any, axis: Any, kind: str) -> None:
     source = view(smem_ref, name, "smem_ref", (SMEM,))
     target = view(tmem_ref, name, "tmem_ref", (TMEM,))
     a, b = view_type(source), view_type(target)
-    if a.dtype != b.dtype or a.size != b.size or (kind == "values" and a.shape != b.shape):
+    wanted = tuple(b.shape)
+    if kind != "values" and len(wanted) == 2:
+        wanted = arrangement_of(kind, _layout_of(target)).in_shared_memory(wanted)
+    if a.dtype != b.dtype or tuple(a.shape) != wanted:
+        what = "one shape and dtype" if kind == "values" else f"shape {wanted} and {b.str_short()}"
         raise ValueError(
-            f"{name} takes references of one shape and dtype, got {a.str_short()} and {b.str_short()}."
+            f"{name} takes references of {what}, got {a.str_short()} and {b.str_short()}."
         )
     apply(async_copy_to_tmem_p, source, target, collective_axis=axis, kind=kind)
 
@@ -208,8 +231,9 @@ def async_copy_scales_to_tmem(smem_ref: Any, tmem_ref: Any, collective_axis: Any
     A product that the same thread starts then needs no waiting for.
 
     Args:
-      smem_ref: reference in shared memory, of shape (m // 128, k // 4, 32, 16).
-      tmem_ref: reference in tensor memory with as many elements.
+      smem_ref: reference in shared memory, of shape (m // 128, k // 4, 32, 16): the scale of row i and block j
+        is at (i // 128, j // 4, i % 32, i % 128 // 32 * 4 + j % 4).
+      tmem_ref: reference in tensor memory, of shape (m, k) and in the layout `plgpu.TMEMLayout.SCALES_LAYOUT`.
       collective_axis: an axis of the cluster, of size 2, whose blocks copy together.
     """
     _copy_to_tmem("async_copy_scales_to_tmem", smem_ref, tmem_ref, collective_axis, "scales")
@@ -221,8 +245,10 @@ def async_copy_sparse_metadata_to_tmem(
     """Start to copy which elements of a sparse matrix are there from shared to tensor memory.
 
     Args:
-      smem_ref: reference in shared memory to what `format_tcgen05_sparse_metadata` returns.
-      tmem_ref: reference in tensor memory with as many elements.
+      smem_ref: reference in shared memory to what `format_tcgen05_sparse_metadata` returns, of shape
+        (m // 128, k // 128, 128, 64).
+      tmem_ref: reference in tensor memory, of shape (m, k // 2) and in the layout
+        `plgpu.TMEMLayout.SPARSE_METADATA_LAYOUT`.
       collective_axis: an axis of the cluster, of size 2, whose blocks copy together.
     """
     name = "async_copy_sparse_metadata_to_tmem"
@@ -244,9 +270,12 @@ def tcgen05_mma(
       b: the right matrix of shape (k, n), in shared memory.
       barrier: the barrier, which orders the tensor core, at which the product arrives; None to call
         `tcgen05_commit_arrive`.
-      a_scale, b_scale: scales of blocks of both matrices, in tensor memory.
-      a_sparse_metadata: which two of four elements of a row of `a` are there, in tensor memory; `a` then
-        has shape (m, k // 2).
+      a_scale, b_scale: scales of blocks of elements of both matrices along k, in tensor memory, of shapes
+        (m, k // block) and (n, k // block), with n rounded up to a multiple of 128: blocks of 32 elements of
+        float8_e4m3fn, float8_e5m2 or float4_e2m1fn have scales of float8_e8m0fnu, those of 16 elements of
+        float4_e2m1fn scales of float8_e4m3fn. If `a` is sparse, blocks are twice as long.
+      a_sparse_metadata: which two of four elements of a row of `a` are there, in tensor memory, of shape
+        (m, k // 2); `a` then has shape (m, k // 2).
       accumulate: a boolean: whether to add to the accumulator, or to replace it.
       collective_axis: an axis of the cluster, of size 2.
 
@@ -266,6 +295,9 @@ def tcgen05_mma(
     ]  # fmt: skip
     collective = 1 if collective_axis is None else 2
     _check_mma(accumulator, left, right, collective, 1 if a_sparse_metadata is None else 2)
+    _check_scales(accumulator, left, right, *more[:2])
+    if more[2] is not None:
+        _check_metadata(left, more[2])
     at = None if barrier is None else _ordering_barrier(barrier, "tcgen05_mma")
     if isinstance(accumulate, bool):
         accumulate = np.bool_(accumulate)
@@ -303,6 +335,61 @@ def _check_mma(acc: Any, a: Any, b: Any, collective: int, sparsity: int) -> None
         )
     if a.dtype != b.dtype and dtypes.itemsize_bits(a.dtype) > 8:
         raise ValueError(f"LHS and RHS must have one dtype, got {a.dtype} and {b.dtype}.")
+
+
+def _check_scales(acc: Any, a: Any, b: Any, a_scale: Any, b_scale: Any) -> None:
+    if a_scale is None:
+        return
+    block = block_size(a.dtype, a_scale.dtype)
+    if block_size(b.dtype, b_scale.dtype) != block or a_scale.dtype != b_scale.dtype:
+        raise ValueError(
+            f"Scales of both matrices have one dtype and blocks of as many elements, got {a_scale.dtype} for {a.dtype} and {b_scale.dtype} for "
+            f"{b.dtype}."
+        )
+    if dtypes.itemsize_bits(a.dtype) != dtypes.itemsize_bits(b.dtype):
+        raise ValueError(
+            f"A product with scales is one of dtypes of as many bits, not of {a.dtype} and {b.dtype}."
+        )
+    if acc.dtype != np.float32:
+        raise ValueError(f"A product with scales is accumulated in float32, not in {acc.dtype}.")
+    (m, n), k = acc.shape, a.shape[1]
+    if m != ROWS or n > 2 * ROWS or k % (SCALES * block):
+        raise ValueError(
+            f"A product with scales of {m} rows, {n} columns and {k} elements of a row of the left matrix: there are products of {ROWS} rows of each "
+            f"block, at most {2 * ROWS} columns, and a multiple of {SCALES * block} elements, as {SCALES} scales are read at once."
+        )
+    for what, ref, rows in (("a_scale", a_scale, m), ("b_scale", b_scale, -(-n // ROWS) * ROWS)):
+        layout = _layout_of(ref)
+        if layout != TMEMLayout.SCALES_LAYOUT.to_mgpu():
+            raise ValueError(
+                f"{what} is in the layout {layout}: give its plgpu.TMEM(...) layout=plgpu.TMEMLayout.SCALES_LAYOUT."
+            )
+        if tuple(ref.shape) != (rows, k // block):
+            raise ValueError(
+                f"{what} has shape {tuple(ref.shape)}, but for an accumulator of shape {(m, n)} and {k} elements of each row of the left matrix, in "
+                f"blocks of {block}, it is {(rows, k // block)}."
+            )
+
+
+def _check_metadata(a: Any, metadata: Any) -> None:
+    layout = _layout_of(metadata)
+    if (
+        layout != TMEMLayout.SPARSE_METADATA_LAYOUT.to_mgpu()
+        or dtypes.dtype_name(metadata.dtype) != "uint2"
+    ):
+        raise ValueError(
+            f"a_sparse_metadata is of uint2 and in a layout of its own, not of {metadata.dtype} in {layout}: give its plgpu.TMEM(...) "
+            "layout=plgpu.TMEMLayout.SPARSE_METADATA_LAYOUT."
+        )
+    bits = dtypes.itemsize_bits(a.dtype)
+    if bits not in (8, 16):
+        raise ValueError(f"There are sparse matrices of 8 and 16 bits, not of {a.dtype}.")
+    m, k = a.shape
+    if m != ROWS or k % POSITIONS or tuple(metadata.shape) != (m, k):
+        raise ValueError(
+            f"a_sparse_metadata of shape {tuple(metadata.shape)} for a sparse matrix of shape {(m, k)}: both have one shape, of {ROWS} rows and a "
+            f"multiple of {POSITIONS} columns."
+        )
 
 
 def tcgen05_commit_arrive(barrier: Any, collective_axis: str | None = None) -> None:

@@ -12,7 +12,7 @@ from jax._src import dtypes
 from jax._src.checkify.errors import check_p
 from jax._src.core import JaxprEqn
 from jax._src.pallas.global_refs import get_global_p
-from jax._src.pallas.mosaic_gpu import copies, memory_operations as ops, mma
+from jax._src.pallas.mosaic_gpu import copies, memory_operations as ops, mma, mma_formats
 from jax._src.pallas.mosaic_gpu.copies import OOBFillMode
 from jax._src.pallas.mosaic_gpu.core import NUM_WARPS, MemorySpace
 from jax._src.pallas.mosaic_gpu.interpret.machine import RULES as rule, Block, Machine, Thread
@@ -355,8 +355,10 @@ def _add_product(
     write(buffer.array, rest, product.astype(dtype), buffer.name)
 
 
-def _pair(machine: Machine, thread: Thread, axis: Any, views: Sequence[Any]) -> Run:
-    """Return where views are in each block along an axis, when all blocks have that memory."""
+def _in_blocks(machine: Machine, thread: Thread, axis: Any, views: Sequence[Any]) -> Run:
+    """Return where views are in each block along an axis, when all blocks have that memory; None for this block only."""
+    if axis is None:
+        return [[_operand(machine, thread, v) for v in views]]
     near = machine.neighbours(thread.block, axis)
     missing = lambda: [b for b in near for v in views if v.ref.key not in b.buffers]
     if missing():
@@ -370,20 +372,24 @@ def _pair(machine: Machine, thread: Thread, axis: Any, views: Sequence[Any]) -> 
 
 @rule(mma.tcgen05_mma_p)
 def _tcgen05_mma(machine: Machine, thread: Thread, eqn: JaxprEqn, values: list[Any]) -> Run:
-    acc, a, b, x, a_scale, _, sparse, accumulate = operands_of(eqn.params["tree"], values)
-    if a_scale is not None or sparse is not None:
-        raise NotImplementedError(
-            "Products with scales or of sparse matrices (tcgen05_mma), in kernels that are interpreted as those of a GPU: "
-            "run the kernel on a GPU."
-        )
+    acc, a, b, x, *more, accumulate = operands_of(eqn.params["tree"], values)
     adds, axis = bool(np.asarray(accumulate)), eqn.params["collective_axis"]
-    if axis is None:
-        _accumulate(machine, thread, acc, a, b, adds)
-    else:
-        blocks = yield from _pair(machine, thread, axis, [acc, a, b])
-        right = np.concatenate([_read(machine, *of_b) for _, _, of_b in blocks], axis=1)
-        for of_acc, of_a, _ in blocks:
-            _add_product(machine, *of_acc, _read(machine, *of_a), right, adds)
+    given = [acc, a, b, *[v for v in more if v is not None]]
+    blocks = yield from _in_blocks(machine, thread, axis, given)
+    right = np.concatenate([_read(machine, *of_b) for _, _, of_b, *_ in blocks], axis=1)
+    for of_acc, *others in blocks:
+        left, _, *found = [_read(machine, *v) for v in others]
+        operands = iter(found)
+        a_scale, b_scale, positions = [None if v is None else next(operands) for v in more]
+        block = 1 if a_scale is None else mma_formats.block_size(left.dtype, a_scale.dtype)
+        if positions is not None:
+            left = mma_formats.dense(left, positions)
+            block *= 2
+        own = right
+        if a_scale is not None:
+            left = mma_formats.scaled(left, a_scale, block)
+            own = mma_formats.scaled(right.T, b_scale, block).T
+        _add_product(machine, *of_acc, left, own, adds)
     if x is not None:
         yield from _arrive_on_axis(machine, thread, x, axis)
     return []
@@ -391,10 +397,7 @@ def _tcgen05_mma(machine: Machine, thread: Thread, eqn: JaxprEqn, values: list[A
 
 def _arrive_on_axis(machine: Machine, thread: Thread, x: Any, axis: Any) -> Run:
     """Arrive at a barrier, and at those of the other blocks along an axis."""
-    if axis is None:
-        _barrier(machine, thread, x).arrive()
-        return
-    for ((buffer, rest),) in (yield from _pair(machine, thread, axis, [x])):
+    for ((buffer, rest),) in (yield from _in_blocks(machine, thread, axis, [x])):
         _view(buffer, rest).item().arrive()
 
 
@@ -407,12 +410,17 @@ def _commit_arrive(machine: Machine, thread: Thread, eqn: JaxprEqn, values: list
 
 @rule(mma.async_copy_to_tmem_p)
 def _copy_to_tmem(machine: Machine, thread: Thread, eqn: JaxprEqn, values: list[Any]) -> Run:
-    yield from ()
-    source, target = operands_of(eqn.params["tree"], values)
-    value = _value(machine, thread, source)
-    buffer, rest = _operand(machine, thread, target)
-    shape = read(buffer.array, rest, buffer.name).shape
-    write(buffer.array, rest, value.reshape(shape), buffer.name)
+    operands = operands_of(eqn.params["tree"], values)
+    kind, axis = eqn.params["kind"], eqn.params["collective_axis"]
+    (_, target) = operands_of(eqn.params["tree"], eqn.invars)
+    for source, (buffer, rest) in (yield from _in_blocks(machine, thread, axis, operands)):
+        value = _read(machine, *source)
+        if kind != "values":
+            arrangement = mma_formats.arrangement_of(
+                kind, mma.tmem_layout(target.ref.aval, target.transforms)
+            )
+            value = arrangement.from_shared_memory(value)
+        write(buffer.array, rest, value, buffer.name)
     return []
 
 

@@ -185,10 +185,10 @@ def _merged(dims: Sequence[_Dim]) -> list[_Dim]:
 
 def _in_pieces(box: Box) -> bool:
     """Whether rows are pieces of 16 bytes, as the unit for tensors copies them."""
-    size = dtypes.itemsize_bits(box.dtype) // 8
-    if box.strides[-1] != 1 or box.box[-1] * size % _PIECE:
+    bits = dtypes.itemsize_bits(box.dtype)
+    if box.strides[-1] != 1 or box.box[-1] * bits % (8 * _PIECE):
         return False
-    return all([s * size % _PIECE == 0 for s in box.strides[:-1]])
+    return all([s * bits % (8 * _PIECE) == 0 for s in box.strides[:-1]])
 
 
 def _is_too_long(box: Box) -> bool:
@@ -211,7 +211,7 @@ def _check(box: Box) -> None:
 
 # What the runtime calls elements of bits, of floating-point numbers, and of integers with signs. Elements that are
 # only copied are bits.
-_CODES = {8: 1, 16: 2, 32: 3, 64: 4}
+_CODES = {2: 8, 4: 0, 8: 1, 16: 2, 32: 3, 64: 4}
 _FLOATS = {"float16": 5, "float32": 6, "bfloat16": 7}
 _SIGNED = {32: 9, 64: 10}
 
@@ -392,10 +392,10 @@ def _share(
         offset += mine * (sizes[d] * inner)
         if rest == 1:
             break
-    size = dtypes.itemsize_bits(box.dtype) // 8
+    bits = dtypes.itemsize_bits(box.dtype)
     whole_rows = 8 * box.swizzle if box.swizzle else 128
     part = dataclasses.replace(box, box=tuple(sizes))
-    if rest > 1 or math.prod(sizes) * size % whole_rows:
+    if rest > 1 or math.prod(sizes) * bits // 8 % whole_rows:
         raise _refused(
             f"a part of {box.box} elements in {blocks} shares for the blocks of a cluster, each of a multiple of {whole_rows} "
             "bytes beside each other"

@@ -26,11 +26,11 @@ from jax._src.pallas.mosaic_gpu.memory_operations import inline_mgpu_p, layout_c
 from jax._src.pallas.mosaic_gpu.mma import (
     async_load_tmem_p,
     async_store_tmem_p,
+    tmem_layout,
     wgmma_accumulator_load_p,
     wgmma_p,
 )
 from jax._src.pallas.mosaic_gpu.operations import operands_of
-from jax._src.pallas.mosaic_gpu.transforms import ExtractAliasedRef
 from jax._src.pallas.primitives import run_scoped_p
 from jax._src.state.discharge import run_state_p
 
@@ -223,9 +223,7 @@ class Layouts:
     def _prefer(self) -> None:
         """Give arrays of tensor memory its layouts, and those that are reduced over some axes one whose lanes share rows."""
         for v, memory in self._in_tensor_memory:
-            aval = memory.ref.aval
-            layouts = [t.layout for t in memory.transforms if isinstance(t, ExtractAliasedRef)]
-            layout = layouts[-1] if layouts else aval.layout
+            layout = tmem_layout(memory.ref.aval, memory.transforms)
             known = tmem_register_layouts(layout, v.aval.shape[-1], v.aval.dtype)
             if known and self.get(v) is None:
                 self._want(v, known[0])

@@ -323,13 +323,7 @@ class Operand:
         at = [Index(), Index()]
         at[self.outer], at[self.inner] = Index(outer), Index(inner)
         offset = view.element_offset(at)
-        i64 = ir.IntegerType.get_signless(64)
-        pointer = view.replace(swizzle=None).address(offset)
-        address = llvm.ptrtoint(i64, pointer)
-        shifted = arith.shrui(
-            arith.andi(address, integer(0x3FFFF, i64)), integer(4, i64)
-        )  # fmt: skip
-        return [arith.ori(shifted, integer(self._constant(), i64))]
+        return [descriptor(view.replace(swizzle=None).address(offset), self._constant())]
 
     def _constant(self) -> int:
         to_bytes = lambda n: n * self.bits // 8
@@ -339,3 +333,10 @@ class Operand:
         code = _SWIZZLE_CODES[self.view.swizzle]
         out = ((leading >> 4) << 16) | ((groups >> 4) << 32) | (code << 62) | self.flags
         return out - 2**64 if out >= 2**63 else out
+
+
+def descriptor(pointer: Any, constant: int) -> Any:
+    """Return what instructions are given of a matrix in shared memory: where it begins, and what is known of it."""
+    i64 = ir.IntegerType.get_signless(64)
+    address = arith.andi(llvm.ptrtoint(i64, pointer), integer(0x3FFFF, i64))
+    return arith.ori(arith.shrui(address, integer(4, i64)), integer(constant, i64))

@@ -55,6 +55,7 @@ from jax._src.pallas.mosaic_gpu.mma import (
     commit_tmem_p,
     wait_load_tmem_p,
 )
+from jax._src.pallas.mosaic_gpu.mma_formats import ARRANGEMENTS, Arrangement
 from jax._src.pallas.mosaic_gpu.operations import operands_of
 from jax._src.pallas.mosaic_gpu.transforms import ExtractAliasedRef
 from jax._src.pallas.primitives import run_scoped_p
@@ -64,6 +65,7 @@ _LANES_SHIFT = 16
 _HALF = 16  # lanes
 _LEAST_COLUMNS, _MOST_COLUMNS = 32, 512
 _MOST_REGISTERS = 32  # of one instruction
+COPIED_COLUMNS = 4  # in which what is copied of scales at once is beside each other
 
 # The memory of a block
 
@@ -268,8 +270,11 @@ class TensorView:
         )
 
     def _column(self, columns: Slice) -> Index:
-        arrangement, packing = self.arrangement
         start = index_of(columns.start)
+        known = [a for kinds in ARRANGEMENTS.values() for a in kinds if a.layout == self.layout]
+        if known:
+            return self._copied_column(known[0], columns)
+        arrangement, packing = self.arrangement
         if arrangement is not TMEMArrangement.LANES:
             raise NotImplementedError(
                 f"Kernels for {TABLE.target} have all {self.shape[-1]} columns of an array of 64 rows in tensor memory, whose left and right "
@@ -281,6 +286,16 @@ class TensorView:
                 f"bits: not {columns.size} from a position on that is no multiple."
             )
         return start.divmod(packing)[0]
+
+    def _copied_column(self, arrangement: Arrangement, columns: Slice) -> Index:
+        """Return where a part of scales, or of positions, begins: what is copied at once has four columns."""
+        start, n = index_of(columns.start), arrangement.columns
+        if columns.stride != 1 or start.divisor % n or columns.size % n:
+            raise NotImplementedError(
+                f"Kernels for {TABLE.target} have parts of this tensor memory of a multiple of {n} columns that begin at one, not {columns.size} from "
+                "another position on."
+            )
+        return start.divmod(n)[0] * (self.shape[-2] // arrangement.rows * COPIED_COLUMNS)
 
 
 def tensor_view(x: Any) -> TensorView:

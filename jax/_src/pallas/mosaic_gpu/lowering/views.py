@@ -146,9 +146,14 @@ class View:
     def address(self, offset: Index) -> Any:
         """Return a pointer to an element whose offset is known."""
         kind = stored_type(self.dtype)
-        at = offset.value()
+        together = 8 // min(8, dtypes.itemsize_bits(self.dtype))  # the elements of a byte
         if self.swizzle is not None:
-            at = self._swizzled(at)
+            offset = Index(0, self._swizzled(offset.value()), math.gcd(offset.divisor, together))
+        if offset.divisor % together:
+            raise NotImplementedError(
+                f"Kernels for {TABLE.target} have parts of memory of {dtypes.dtype_name(self.dtype)} that begin with a byte, which {together} elements share."
+            )
+        at = offset.divmod(together)[0].value()
         return llvm.GEPOp(
             self.pointer.type, self.pointer, [at], [DYNAMIC], kind, None
         ).result  # fmt: skip
@@ -186,11 +191,10 @@ def stored_type(dtype: Any) -> Any:
     """Return MLIR's type of elements in memory."""
     if dtype == np.bool_:
         return ir.IntegerType.get_signless(8)
-    kind = element_type(dtype)
-    # LLVM has no floats of eight bits.
-    if dtypes.itemsize_bits(dtype) == 8:
+    # LLVM has no floats of eight bits. Of less, several share a byte.
+    if dtypes.itemsize_bits(dtype) <= 8:
         return ir.IntegerType.get_signless(8)
-    return kind
+    return element_type(dtype)
 
 
 def row_major(shape: Sequence[int]) -> tuple[int, ...]:
