@@ -639,6 +639,8 @@ class Machine(TensorCore, Devices):
             return self._take_over(code, *args)
         if "cp.async.bulk.tensor" in code:
             return self._copy_of_pair(*args)
+        if code.startswith("mma.sync"):
+            return self._mma_of_warps(code, *args)
         if "wgmma" in code:
             parts = []
             for lanes in np.arange(self.lanes).reshape(-1, LANES):
@@ -732,6 +734,25 @@ class Machine(TensorCore, Devices):
             ]
             return [np.ascontiguousarray(x).view(np.int32)[:, 0] for x in new]
         return [r + x for r, x in zip(registers, out)]
+
+    def _mma_of_warps(self, code, *args):
+        """Each warp multiplies 16 rows by 8 columns."""
+        dtype = np.dtype(_WGMMA[re.search(r"row.col.f32.(\w+)", code)[1]])
+        halves = lambda x: np.ascontiguousarray(x.reshape(-1, 32, 1)).view(dtype).astype(np.float32)
+        lane = np.arange(32)
+        warps = self.lanes // 32
+        a, b = np.zeros((warps, 16, 16), np.float32), np.zeros((warps, 16, 8), np.float32)
+        for i in range(4):
+            for k in range(2):
+                column = lane % 4 * 2 + 8 * (i // 2) + k
+                a[:, lane // 4 + 8 * (i % 2), column] = halves(args[i])[:, :, k]
+                if i < 2:
+                    b[:, lane % 4 * 2 + 8 * i + k, lane // 4] = halves(args[4 + i])[:, :, k]
+        product = a @ b
+        return [
+            x + product[:, lane // 4 + 8 * (i // 2), lane % 4 * 2 + i % 2].reshape(-1)
+            for i, x in enumerate(args[6:])
+        ]
 
     def _narrow(self, dtype, to, *args):
         """Convert two numbers to, or from, eight bits, with the first operand, or part, as the high one."""

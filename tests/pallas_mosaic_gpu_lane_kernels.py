@@ -111,6 +111,14 @@ def _scores(a, b):
     return x - x.max(1, keepdims=True) + a.sum(1, keepdims=True) + 32
 
 
+def turned_product(a_ref, b_ref, o_ref):
+    """Both operands are transposed, and the result is used."""
+    x = lax.dot_general(
+        a_ref[...], b_ref[...], (((0,), (1,)), ((), ())), preferred_element_type=f32
+    )
+    o_ref[...] = x * 2
+
+
 def product(m, k, n, dtype, result, tolerance=1e-5):
     expected = lambda a, b: a.astype(np.float32) @ b.astype(np.float32)
     args = [like(m, k, dtype=dtype), like(k, n, dtype=dtype)]
@@ -218,6 +226,13 @@ LANE_KERNELS = {
     "product": product(16, 24, 64, f32, f32),
     "product_of_rows": product(64, 20, 24, f16, f32),
     "product_bfloat16": product(8, 32, 16, bf16, bf16, tolerance=1e-2),
+    "product_of_warps": product(128, 48, 24, f16, f32),
+    "product_of_pairs_of_warps": product(32, 16, 48, bf16, bf16, tolerance=1e-2),
+    "product_of_columns": product(16, 64, 64, bf16, f32),
+    "product_turned": Kernel(
+        turned_product, [like(32, 64, dtype=bf16), like(16, 32, dtype=bf16)], like(64, 16),
+        lambda a, b: a.astype(np.float32).T @ b.astype(np.float32).T * 2,
+    ),
     "product_int8": product(16, 32, 16, jnp.int8, i32),
     "batches": Kernel(
         batches, [like(2, 4, 16, 5), like(5, 2, 8, 4)], like(2, 16, 8),

@@ -22,6 +22,7 @@ from jax._src.pallas.mosaic_gpu.layouts import (
     tmem_register_layouts,
 )
 from jax._src.pallas.mosaic_gpu.lowering.fragments import default_layout, slice_of_registers
+from jax._src.pallas.mosaic_gpu.lowering.warp_products import warp_product_layout
 from jax._src.pallas.mosaic_gpu.memory_operations import inline_mgpu_p, layout_cast_p
 from jax._src.pallas.mosaic_gpu.mma import (
     async_load_tmem_p,
@@ -131,6 +132,13 @@ class Layouts:
                     self._smaller.append((eqn.invars[0], eqn.outvars[0], axes))
             elif p is lax.broadcast_in_dim_p:
                 self._broadcast(eqn)
+            elif p is lax.dot_general_p:
+                types = [v.aval for v in eqn.invars]
+                layout = warp_product_layout(*types, params["dimension_numbers"])
+                if layout is None:
+                    self._general(eqn)
+                else:
+                    self._want(eqn.outvars[0], layout)
             elif p is slicing.slice_p:
                 self._parts.append(eqn)
             else:

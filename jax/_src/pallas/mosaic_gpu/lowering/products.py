@@ -1,6 +1,7 @@
-"""Products of arrays in registers: each lane sums its elements, of operands that shared memory has meanwhile.
+"""Products of arrays in registers, of operands that shared memory has meanwhile.
 
-Large matrices are for the tensor core: `plgpu.wgmma` and `plgpu.tcgen05_mma` multiply those in shared memory.
+Those of matrices of 16 bits whose shapes fit are computed by the tensor cores of warps; of others each lane sums its
+elements. Large matrices are for the tensor core: `plgpu.wgmma` and `plgpu.tcgen05_mma` multiply those in shared memory.
 """
 
 from __future__ import annotations
@@ -33,10 +34,12 @@ from jax._src.pallas.mosaic_gpu.lowering.fragments import (
 from jax._src.pallas.mosaic_gpu.lowering.indices import Index, integer, unraveled
 from jax._src.pallas.mosaic_gpu.lowering.kernel import GpuKernel, number, rule
 from jax._src.pallas.mosaic_gpu.lowering.views import Dim, View, load, store, whole
+from jax._src.pallas.mosaic_gpu.lowering.warp_products import warp_product, warp_product_layout
 from jax._src.pallas.mosaic_gpu.transforms import nbytes
 
 _float32 = np.dtype(np.float32)
 _ALIGNMENT = 16
+_PADDING = 8  # so that rows are in different banks of shared memory
 
 
 @rule(lax.dot_general_p)
@@ -47,6 +50,14 @@ def _dot_general(
     kernel, shape = ctx.kernel, tuple(out.shape)
     (a_summed, b_summed), (a_batch, b_batch) = dimension_numbers
     a_free, b_free = _others(a, a_summed, a_batch), _others(b, b_summed, b_batch)
+    of_warps = warp_product_layout(a, b, dimension_numbers)
+    if of_warps is not None:
+        views = zip(
+            _in_memory(kernel, a, b, padding=_PADDING), ([*a_free, *a_summed], [*b_free, *b_summed])
+        )
+        turned = [v.replace(dims=tuple([v.dims[d] for d in order])) for v, order in views]
+        total = warp_product(kernel, *turned, of_warps)
+        return total.with_dtype(lambda v: convert(v, _float32, out.dtype), out.dtype)
     a_view, b_view = _in_memory(kernel, a, b)
     operands = [
         _operand(a_view, [*a_batch, *a_free, *[None] * len(b_free)], a_summed, shape),
@@ -66,16 +77,19 @@ def _others(x: Fragment, *used: Sequence[int]) -> list[int]:
     return [d for d in range(len(x.shape)) if not any([d in dims for dims in used])]
 
 
-def _in_memory(kernel: GpuKernel, *arrays: Fragment) -> list[View]:
-    """Write arrays to shared memory, and return views of it."""
+def _in_memory(kernel: GpuKernel, *arrays: Fragment, padding: int = 0) -> list[View]:
+    """Write arrays to shared memory, with so many elements after each row, and return views of it."""
     starts, size = [], 0
-    for x in arrays:
+    shapes = [(*x.shape[:-1], x.shape[-1] + padding) if x.shape else () for x in arrays]
+    for x, shape in zip(arrays, shapes):
         starts.append(-(-size // _ALIGNMENT) * _ALIGNMENT)
-        size = starts[-1] + nbytes(x.shape, x.dtype)
+        size = starts[-1] + nbytes(shape, x.dtype)
     pointer = kernel.scratch_pointer(size)
     i8 = ir.IntegerType.get_signless(8)
     at = [llvm.GEPOp(pointer.type, pointer, [], [n], i8, None).result for n in starts]
-    views = [whole(p, x.shape, x.dtype, MemorySpace.SMEM) for p, x in zip(at, arrays)]
+    views = [whole(p, s, x.dtype, MemorySpace.SMEM) for p, s, x in zip(at, shapes, arrays)]
+    if padding:
+        views = [v.part(len(x.shape) - 1, Index(), x.shape[-1]) for v, x in zip(views, arrays)]
     kernel.warpgroup_barrier()
     for view, x in zip(views, arrays):
         store(kernel, view, x)

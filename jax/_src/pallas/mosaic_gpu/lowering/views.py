@@ -494,7 +494,7 @@ def load(kernel: GpuKernel, view: View, layout: Any = None) -> Fragment:
     """
     shape = view.shape
     if not shape:
-        value = _load(view, view.element_offset([]), 1)
+        value = load_vector(view, view.element_offset([]), 1)
         registers = np.empty((), dtype=object)
         registers[()] = value
         return Fragment(layout_of((), view.dtype), (), view.dtype, registers)
@@ -506,11 +506,11 @@ def load(kernel: GpuKernel, view: View, layout: Any = None) -> Fragment:
     together = view.contiguous(axis, n)
     for at, index in positions(kernel, layout, shape):
         if n == 1 or together:
-            x = _load(view, view.element_offset(index), n)
+            x = load_vector(view, view.element_offset(index), n)
             registers[at] = x if n > 1 else from_elements([x])
         else:
             each = [view.element_offset(_moved(index, axis, k)) for k in range(n)]
-            registers[at] = from_elements([_load(view, o, 1) for o in each])
+            registers[at] = from_elements([load_vector(view, o, 1) for o in each])
     return Fragment(layout, shape, view.dtype, registers)
 
 
@@ -526,7 +526,8 @@ def alignment(view: View, offset: Index, n: int) -> int:
     return max(1, math.gcd(offset.divisor, n) * bits // 8)
 
 
-def _load(view: View, offset: Index, n: int) -> Any:
+def load_vector(view: View, offset: Index, n: int) -> Any:
+    """Return elements beside each other from an offset on: a vector, or a scalar if it is one."""
     kind = stored_type(view.dtype)
     if n > 1:
         kind = ir.VectorType.get([n], kind)
