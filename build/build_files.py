@@ -632,8 +632,6 @@ def _new_test(file: Path) -> str:
             lines.append(f'    cases = "{name}_{kind}.py",')
     if aot:
         lines.append('    data = glob(["testdata/*.textproto"]),')
-    if re.search(r"""["']jax_num_cpu_devices["'], 8""", file.read_text()):
-        lines.append("    cpu_devices = [8],")
     return "\n".join([*lines, ")", ""])
 
 

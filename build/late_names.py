@@ -11,6 +11,7 @@ less, unless names are put together as the program runs, or it starts programs i
 import ast
 import dataclasses
 import functools
+import itertools
 import re
 import sys
 from collections.abc import Callable, Container, Iterable, Iterator
@@ -90,6 +91,8 @@ def read_source(tree: ast.Module, texts: bool = False) -> Source:
         if isinstance(node, ast.Constant) and isinstance(node.value, str):
             strings |= _words_of_text(node.value, texts)
             programs |= _imports_of_text(node.value) if texts else set()
+        elif texts and isinstance(node, (ast.List, ast.Tuple)):
+            programs |= _module_run(node)
         elif isinstance(node, ast.Attribute) and (first := _outermost(node)) not in others:
             if first in imported:
                 dotted |= {f"{full}.{_after_first(node)}" for full in imported[first]}
@@ -98,6 +101,16 @@ def read_source(tree: ast.Module, texts: bool = False) -> Source:
     if not is_late:
         return Source({}, False, dotted, words | strings, set(), programs)
     return Source(late, True, dotted, words - late.keys(), strings, programs)
+
+
+def _module_run(command: ast.List | ast.Tuple) -> set[str]:
+    """The module that a command runs, written `"-m", "jax.doctor"`."""
+    words = [getattr(word, "value", None) for word in command.elts]
+    return {
+        module
+        for option, module in itertools.pairwise(words)
+        if option == "-m" and isinstance(module, str) and module.split(".")[0] == "jax"
+    }
 
 
 def walk(tree: ast.AST, skipped: Callable[[ast.AST], bool] | None = None) -> Iterator[ast.AST]:

@@ -91,7 +91,7 @@ def jax_multiplatform_test(
       deps: libraries that it imports.
       data: files that it reads.
       backends: on what it runs, of "cpu", "gpu", "tpu", "tpu_compile" and "cuda_compile"; the first three by default.
-      cpu_devices: with how many virtual devices it runs on the CPU: [1] (the default), [8] or [1, 8].
+      cpu_devices: with how many virtual devices it runs on the CPU: [8] (the default, as in conftest.py), [1] or [1, 8].
       shard_count: into how many processes its tests are split.
       size: how long it takes, in Bazel's words: small, medium, large, enormous.
       tags: Bazel's tags; each test is also tagged with its backend.
@@ -105,7 +105,7 @@ def jax_multiplatform_test(
     data = (data or []) + _TEST_DATA
     if cases:
         data = data + [cases, "testdata/" + cases.removesuffix(".py") + ".xz"]
-    cpu_devices = cpu_devices or [1]
+    cpu_devices = cpu_devices or [8]
     variants = []  # suffix of the name, backend, virtual devices, arguments, libraries
     for backend in backends or _BACKENDS:
         if backend == "cpu":
