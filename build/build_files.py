@@ -46,6 +46,7 @@ HANDWRITTEN = (
 )
 # Tests of the checkout as a whole, which have no Bazel target.
 OF_THE_CHECKOUT = (
+    "affected",
     "bazel",
     "containers",
     "devices",
