@@ -628,6 +628,9 @@ def _new_test(file: Path) -> str:
     aot = name.startswith("aot_")  # compiles for absent devices
     if aot:
         lines += ["    backends = [", '        "cuda_compile",', '        "tpu_compile",', "    ],"]
+    elif 'pytest.mark.aot("tpu")' in file.read_text():
+        kinds = ("cpu", "gpu", "tpu", "tpu_compile")
+        lines += ["    backends = [", *(f'        "{kind}",' for kind in kinds), "    ],"]
     for kind in ("cases", "scenarios"):
         if (file.parent / f"{name}_{kind}.py").exists():
             lines.append(f'    cases = "{name}_{kind}.py",')

@@ -80,7 +80,7 @@ def jax_multiplatform_test(
     the former of all files.
 
     With "tpu_compile" or "cuda_compile" among `backends` there is also `<name>_tpu_compile`, or with CUDA, which has
-    that vendor's compiler and no device, and runs the tests that are for it (conftest.py):
+    that vendor's compiler and no device, and runs the tests marked `aot` that are for it (conftest.py):
     `bazel test --config=aot //tests:tpu_compile_tests`, or `:aot_tests` for both.
 
     `tags`, `args`, `env` and `shard_count` are for all backends, or dictionaries with one value per backend.
@@ -113,7 +113,7 @@ def jax_multiplatform_test(
                 suffix = "cpu" if devices == cpu_devices[0] else "cpu_%d" % devices
                 variants.append((suffix, backend, devices, [], []))
         elif backend in _COMPILERS:
-            variants.append((backend, backend, 8, [], _COMPILERS[backend]))
+            variants.append((backend, backend, 8, ["-m", "aot"], _COMPILERS[backend]))
         else:
             variants.append((backend, backend, None, [], ["//build/bazel:%s_plugin" % backend]))
     if with_kernels != None:
