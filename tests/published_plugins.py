@@ -36,7 +36,11 @@ print(json.dumps(dict(
 
 
 def run(platforms, **variables):
-    variables |= {"JAX_PLATFORMS": platforms, "CUDA_VISIBLE_DEVICES": "", "JAX_NUM_CPU_DEVICES": "1"}
+    variables |= {
+        "JAX_PLATFORMS": platforms,
+        "CUDA_VISIBLE_DEVICES": "",
+        "JAX_NUM_CPU_DEVICES": "1",
+    }
     result = subprocess.run(
         [sys.executable, "-c", PROGRAM],
         env=os.environ | variables,
