@@ -92,6 +92,15 @@ class Shape(NamedTuple):
     width: int
 
 
+def _divided(x: Any, size: int) -> tuple[Any, Any]:
+    """Return quotients and remainders of numbers that are not negative."""
+    whole = lambda n: lax.full_like(x, n)
+    if size & (size - 1) == 0:
+        shift = whole(size.bit_length() - 1)
+        return lax.shift_right_logical(x, shift), lax.bitwise_and(x, whole(size - 1))
+    return lax.div(x, whole(size)), lax.rem(x, whole(size))
+
+
 class KeyBlocks:
     """The blocks of keys of a program: of a sequence, a head of keys, and a part of the keys."""
 
@@ -121,10 +130,10 @@ class KeyBlocks:
             mask = later if mask is None else lax.bitwise_and(mask, later)
         if "pages" not in refs:
             return ds(i * s.block_k, s.block_k), mask
-        size = whole(s.page_size)
-        view = refs["pages"].at[lax.div(positions, size)]
+        number, rest = _divided(positions, s.page_size)
+        view = refs["pages"].at[number]
         pages = triton.load(view, mask=mask, other=None if mask is None else 0)
-        return pages * size + lax.rem(positions, size), mask
+        return pages * whole(s.page_size) + rest, mask
 
     def elements(self, mask: Any) -> Any:
         """Return which elements of rows there are, or None if all."""
@@ -134,6 +143,13 @@ class KeyBlocks:
             return inside
         wide = along(mask, 0, shape)
         return wide if inside is None else lax.bitwise_and(inside, wide)
+
+    def keys(self, rows: Any, mask: Any) -> Any:
+        """Read the rows of keys; those that are no keys of the sequence have any values."""
+        s = self._s
+        # Scores are masked: only what is not in the array must not be read.
+        beyond = "pages" not in self._refs and s.num_k % s.block_k
+        return self.read("k", rows, mask if beyond else None)
 
     def read(self, name: str, rows: Any, mask: Any) -> Any:
         """Read the rows of keys or values."""
@@ -169,7 +185,7 @@ def _kernel(refs: dict[str, Any], s: Shape, settings: Settings) -> None:
     def step(i: Any, carry: Any) -> Any:
         out, greatest, total = carry
         rows, mask = blocks.rows(i)
-        scores, _ = blocks.scores(q, blocks.read("k", rows, mask).astype(q.dtype), mask)
+        scores, _ = blocks.scores(q, blocks.keys(rows, mask).astype(q.dtype), mask)
         new = lax.max(greatest, lax.reduce_max(scores, (1,)))
         # Without any key so far, nothing is added to nothing.
         base = lax.select(lax.eq(new, lax.full_like(new, -np.inf)), lax.full_like(new, 0), new)

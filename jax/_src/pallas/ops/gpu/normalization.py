@@ -236,7 +236,7 @@ def _backward(options: _Options, x: Any, weight: Any, bias: Any, statistics: Any
         out_specs=row.spec,
         out_shape=ShapeDtypeStruct(x.shape, x.dtype),
     )(x, weight, do, *statistics)
-    block = min(padded(len(x)), 32), min(padded(n), 128)
+    block = min(padded(len(x)), 16), min(padded(n), 64)
     rows = multiple(len(x), block[0])
     columns = BlockSpec((rows, block[1]), lambda i: (0, i))
     numbers = BlockSpec((rows,), lambda i: (0,))
