@@ -31,6 +31,8 @@ nb::dict Handlers() {
   handlers["jaxlib_ext_erf_inv"] = Capsule(JaxlibExtErfInv);
   handlers["jaxlib_ext_determinants_3x3"] = Capsule(JaxlibExtDeterminants3x3);
   handlers["jaxlib_ext_search_sorted"] = Capsule(JaxlibExtSearchSorted);
+  handlers["jaxlib_ext_attention"] = Capsule(JaxlibExtAttention);
+  handlers["jaxlib_ext_attention_gradient"] = Capsule(JaxlibExtAttentionGradient);
   return handlers;
 }
 

@@ -57,6 +57,8 @@ def extension() -> types.ModuleType:
     kernels = ctypes.CDLL(str(_kernels_library()))
     module = types.ModuleType("jaxlib_ext._kernels")
     module.handlers = lambda: {
+        "jaxlib_ext_attention": jax.ffi.pycapsule(kernels.JaxlibExtAttention),
+        "jaxlib_ext_attention_gradient": jax.ffi.pycapsule(kernels.JaxlibExtAttentionGradient),
         "jaxlib_ext_bcoo_product": jax.ffi.pycapsule(kernels.JaxlibExtBcooProduct),
         "jaxlib_ext_coo_product": jax.ffi.pycapsule(kernels.JaxlibExtCooProduct),
         "jaxlib_ext_csr_product": jax.ffi.pycapsule(kernels.JaxlibExtCsrProduct),

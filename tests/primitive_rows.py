@@ -630,6 +630,10 @@ WITHOUT_ROW = {
         ),
         "are for GPUs: cudnn_attention_test.py",
     ),
+    **dict.fromkeys(
+        ("tiled_attention", "tiled_attention_tangent", "tiled_attention_gradient"),
+        "have static parameters of attention: tiled_attention_test.py",
+    ),
     "block_scaled_dot_call": "is for GPUs: scaled_matmul_test.py",
     "erfinv": "is of scipy.special: scipy_special_test.py, numeric_kernels_test.py",
     "positive_beta": "takes positive numbers only: the beta function in scipy_special_test.py, special_accuracy_test.py",

@@ -12,5 +12,11 @@ INTERFACE_VERSION = 3
 
 
 def batch_partitionable_targets() -> list[str]:
-    """The targets that treat all dimensions but the last of their operands as a batch."""
-    return ["jaxlib_ext_sort", "jaxlib_ext_top_k", "jaxlib_ext_cumulative"]
+    """The targets that treat dimensions of their operands, as many as a call says, as a batch."""
+    return [
+        "jaxlib_ext_attention",
+        "jaxlib_ext_attention_gradient",
+        "jaxlib_ext_cumulative",
+        "jaxlib_ext_sort",
+        "jaxlib_ext_top_k",
+    ]

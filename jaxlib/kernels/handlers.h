@@ -52,6 +52,17 @@ extern "C" XLA_FFI_Error* JaxlibExtElementwise(XLA_FFI_CallFrame* call_frame);
 // Determinants of matrices of 3 rows and columns, of F32.
 extern "C" XLA_FFI_Error* JaxlibExtDeterminants3x3(XLA_FFI_CallFrame* call_frame);
 
+// Attention, see attention.h. Operands: queries, keys, values, then the lengths of queries, those of keys, and a mask
+// that broadcasts to (batch, heads, queries, keys), as far as `options` say. Results: the attention, and the logarithms
+// of the sums of the logits' exponentials, of shape (batch, heads, queries) and F64 with queries of F64, else F32.
+// Attributes: `options` (eight int64), whether heads are before lengths, it is causal, there is a window, its
+// positions before and after a query's own, whether there are lengths of queries, of keys, and a mask; `scale` (F64).
+extern "C" XLA_FFI_Error* JaxlibExtAttention(XLA_FFI_CallFrame* call_frame);
+
+// Its gradients by queries, keys and values. Operands and attributes are the same; then follow both results, and the
+// cotangent of the first.
+extern "C" XLA_FFI_Error* JaxlibExtAttentionGradient(XLA_FFI_CallFrame* call_frame);
+
 // The product of a sparse matrix in CSR format, given by elements, column indices and starts of rows, and a
 // dense vector or matrix. Attribute: `transpose` (int64), not zero to transpose the sparse matrix.
 extern "C" XLA_FFI_Error* JaxlibExtCsrProduct(XLA_FFI_CallFrame* call_frame);

@@ -83,6 +83,13 @@ void FakeCall::AddAttribute(std::string name, std::vector<int64_t> values) {
   attribute.array = {XLA_FFI_DataType_S64, attribute.values.size(), attribute.values.data()};
 }
 
+void FakeCall::AddRealAttribute(std::string name, double value) {
+  AddAttribute(std::move(name), int64_t{0});
+  Attribute& attribute = attributes_.back();
+  attribute.real = value;
+  attribute.scalar = {XLA_FFI_DataType_F64, &attribute.real};
+}
+
 std::optional<CallError> FakeCall::Run(XLA_FFI_Handler* handler, int64_t num_threads) {
   static const XLA_FFI_Api api = MakeApi();
   XLA_FFI_ExecutionContext context{num_threads, {}};

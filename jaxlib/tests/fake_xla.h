@@ -27,6 +27,7 @@ class FakeCall {
   void AddResult(XLA_FFI_DataType type, std::vector<int64_t> dimensions, void* data);
   void AddAttribute(std::string name, int64_t value);
   void AddAttribute(std::string name, std::vector<int64_t> values);
+  void AddRealAttribute(std::string name, double value);
 
   // Returns the handler's error, if there was one. Tasks run on `num_threads` threads.
   std::optional<CallError> Run(XLA_FFI_Handler* handler, int64_t num_threads);
@@ -40,6 +41,7 @@ class FakeCall {
   struct Attribute {
     std::string name;
     std::vector<int64_t> values;
+    double real;
     XLA_FFI_ByteSpan span;
     XLA_FFI_AttrType type;
     XLA_FFI_Scalar scalar;

@@ -9,6 +9,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <iterator>
+#include <limits>
 #include <numeric>
 #include <optional>
 #include <random>
@@ -289,8 +290,64 @@ void FuzzElementwise(Input& input) {
   call.Run(JaxlibExtElementwise, static_cast<int64_t>(input.Below(4)));
 }
 
+void FuzzAttention(Input& input) {
+  constexpr XLA_FFI_DataType kFloats[] = {XLA_FFI_DataType_BF16, XLA_FFI_DataType_F32, XLA_FFI_DataType_F64};
+  const XLA_FFI_DataType type = kFloats[input.Below(3)];
+  const XLA_FFI_DataType sums = type == XLA_FFI_DataType_F64 ? type : XLA_FFI_DataType_F32;
+  const auto size = [&](size_t most) { return static_cast<int64_t>(input.Below(most) + (input.Rarely() ? 0 : 1)); };
+  const int64_t batch = size(3);
+  const int64_t queries = size(120);
+  const int64_t keys = input.Below(4) == 3 ? 2 * size(150) : size(30);
+  const int64_t key_heads = size(2);
+  const int64_t heads = key_heads * size(2);
+  const int64_t width = size(20);
+  const bool heads_first = input.Below(2) == 1;
+  const auto shape = [&](int64_t length, int64_t of) {
+    return heads_first ? std::vector<int64_t>{batch, of, length, width} : std::vector<int64_t>{batch, length, of, width};
+  };
+  const std::vector<int64_t> of_query = shape(queries, heads);
+  const std::vector<int64_t> of_key = shape(keys, key_heads);
+  const std::vector<int64_t> of_sums = {batch, heads, queries};
+  std::vector<int64_t> options = {heads_first};
+  for (int i = 0; i < 2; ++i) options.push_back(static_cast<int64_t>(input.Below(2)));
+  for (int i = 0; i < 2; ++i) {
+    const int64_t far = input.Below(2) == 1 ? std::numeric_limits<int64_t>::max() : std::numeric_limits<int64_t>::min();
+    options.push_back(input.Rarely() ? far : static_cast<int64_t>(input.Byte()) - 100);
+  }
+  for (int i = 0; i < 3; ++i) options.push_back(static_cast<int64_t>(input.Below(2)));
+
+  std::vector<Array> operands = {DrawArray(input, type, of_query), DrawArray(input, type, of_key),
+                                 DrawArray(input, type, of_key)};
+  for (size_t i = 5; i < 7; ++i) {
+    if (options[i] != 0) operands.push_back(DrawArray(input, XLA_FFI_DataType_S32, {batch}));
+  }
+  if (options[7] != 0) {
+    std::vector<int64_t> mask = {batch, heads, queries, keys};
+    for (int64_t& n : mask) n = input.Below(2) == 1 ? 1 : n;
+    operands.push_back(DrawArray(input, XLA_FFI_DataType_PRED, mask));
+  }
+  std::vector<Array> results;
+  const bool gradient = input.Below(2) == 1;
+  if (gradient) {
+    operands.push_back(DrawArray(input, type, of_query));
+    operands.push_back(DrawArray(input, sums, of_sums));
+    operands.push_back(DrawArray(input, type, of_query));
+    results = {DrawArray(input, type, of_query), DrawArray(input, type, of_key), DrawArray(input, type, of_key)};
+  } else {
+    results = {DrawArray(input, type, of_query), DrawArray(input, sums, of_sums)};
+  }
+  if (input.Rarely()) operands.pop_back();
+  if (input.Rarely()) options.pop_back();
+  FakeCall call;
+  for (Array& x : operands) call.AddOperand(x.type, x.shape, x.memory.data());
+  for (Array& x : results) call.AddResult(x.type, x.shape, x.memory.data());
+  call.AddAttribute("options", options);
+  call.AddRealAttribute("scale", static_cast<double>(input.Byte()) / 100 - 1);
+  call.Run(gradient ? JaxlibExtAttentionGradient : JaxlibExtAttention, static_cast<int64_t>(input.Below(4)));
+}
+
 void FuzzNumeric(Input& input) {
-  const size_t kernel = input.Below(7);
+  const size_t kernel = input.Below(8);
   const XLA_FFI_DataType type = DrawType(input);
   const std::vector<int64_t> shape = DrawShape(input);
   const auto draw = [&](XLA_FFI_DataType of, const std::vector<int64_t>& as) {
@@ -317,6 +374,8 @@ void FuzzNumeric(Input& input) {
     RunNumeric(input, JaxlibExtDeterminants3x3, {draw(mostly, {count, rows, 3})}, draw(mostly, {count}), {});
   } else if (kernel == 5) {
     FuzzElementwise(input);
+  } else if (kernel == 6) {
+    FuzzAttention(input);
   } else {
     const int64_t rows = size();
     const int64_t updates = input.Below(8) == 5 ? 20000 : size();

@@ -70,17 +70,20 @@ def call(
     avals_in: Sequence[core.ShapedArray],
     avals_out: Sequence[core.ShapedArray],
     attributes: dict[str, Any],
+    *,
+    batch_dims: int | None = None,
     **params: Any,
 ) -> Sequence[Any]:
-    """Call a kernel with IR values; it can be partitioned if all dimensions but the last are a batch.
+    """Call a kernel with IR values; it can be partitioned along its batch dimensions.
 
     Args:
+      batch_dims: how many leading dimensions are a batch; by default all but the first operand's last.
       params: as for `mlir.custom_call`.
     """
+    if batch_dims is None:
+        batch_dims = avals_in[0].ndim - 1
     layouts = [[range(a.ndim - 1, -1, -1) for a in avals] for avals in (avals_in, avals_out)]
-    extra = (
-        batch_attributes(avals_in[0].ndim - 1, avals_in, avals_out) if is_partitioned(ctx) else None
-    )
+    extra = batch_attributes(batch_dims, avals_in, avals_out) if is_partitioned(ctx) else None
     return mlir.custom_call(
         target,
         result_types=[mlir.aval_to_ir_type(ctx.module_context, a) for a in avals_out],
@@ -129,10 +132,15 @@ def call_along(
         swap = list(range(last + 1))
         swap[dimension], swap[last] = last, dimension
         avals = [a.update(shape=tuple(a.shape[i] for i in swap)) for a in avals]
-        operands = [hlo.transpose(x, mlir.dense_int_array(swap)) for x in operands]
+        operands = [transpose(x, swap) for x in operands]
         dimension = last
     attributes = dict(attributes, dimension=np.int64(dimension))
     results = call(ctx, target, operands, avals, avals, attributes)
     if swap is not None:
-        results = [hlo.transpose(x, mlir.dense_int_array(swap)) for x in results]
+        results = [transpose(x, swap) for x in results]
     return results
+
+
+def transpose(x: Any, order: Sequence[int]) -> Any:
+    """Return an IR value with its dimensions in another order."""
+    return hlo.transpose(x, mlir.dense_int_array(order))

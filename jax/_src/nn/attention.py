@@ -9,17 +9,13 @@ import numpy as np
 from jax._src import core, dtypes
 from jax._src.jit.library import inline_jit
 from jax._src.lax import lax
-from jax._src.lax.lax import DotAlgorithmPreset
 from jax._src.nn.cudnn_attention import cudnn_attention
-from jax._src.nn.functions import softmax_impl
+from jax._src.nn.logits_attention import attention_of_logits
+from jax._src.nn.tiled_attention import suits_tiles, tiled_attention
 from jax._src.numpy.array_constructors import array
 from jax._src.numpy.util import check_arraylike, to_array
-from jax._src.ops.special import logsumexp_impl
 from jax._src.typing import ArrayLike
 from jax._src.util import set_module
-
-# Value of masked logits: finite, so that a row in which all logits are masked does not become NaN.
-_MASKED = -0.7 * float(np.finfo(np.float32).max)
 
 
 @set_module("jax.nn")
@@ -56,7 +52,8 @@ def dot_product_attention(
         int, or a pair (before, after).
       implementation: 'xla', or 'cudnn' for a fused kernel on NVIDIA GPUs, which never has the logits
         in memory. It takes bfloat16 and float16, heads of sizes up to 256 that are multiples of 8,
-        windows (before, 0) or with `is_causal`, and, for gradients, even lengths. None means 'xla'.
+        windows (before, 0) or with `is_causal`, and, for gradients, even lengths. None means 'xla', or
+        on CPUs where jaxlib-ext is installed a kernel that never has them in memory either.
       return_residual: whether to return the log-sum-exps of the logits as well.
 
     Returns:
@@ -130,6 +127,8 @@ def dot_product_attention(
     elif np.ndim(scale):
         scale = _four_dims("scale", scale, (b, n, t, s))
     attention = cudnn_attention if implementation == "cudnn" else _attention
+    if implementation is None and suits_tiles(query, key, bias, mask, scale, window):
+        attention = tiled_attention
     out, residual = attention(
         query, key, value, bias, mask, scale, *lengths,
         is_causal=bool(is_causal), window=window, return_residual=bool(return_residual),
@@ -163,99 +162,6 @@ def _four_dims(name: str, x: Any, shape: tuple[int, ...]) -> Any:
     return x
 
 
-def _attention_impl(
-    query,
-    key,
-    value,
-    bias,
-    mask,
-    scale,
-    query_lengths,
-    key_lengths,
-    *,
-    is_causal,
-    window,
-    return_residual,
-):
-    b, t, n, h = query.shape
-    s, k = key.shape[1:3]
-    dtype = query.dtype
-    # Logits of shape (batch, key heads, target, query heads of a key head, source).
-    grouped = lax.reshape(query, (b, t, k, n // k, h))
-    logits = lax.dot_general(
-        grouped, key, (((4,), (3,)), ((0, 2), (0, 2))),
-        precision=_PRECISIONS.get(dtype), preferred_element_type=_accumulator(dtype),
-    )  # fmt: skip
-    scale = lax.convert_element_type(scale, logits.dtype)
-    logits = logits * (_grouped(scale, k) if scale.ndim else scale)
-    if bias is not None:
-        logits = logits + _grouped(bias, k)
-    allowed = _allowed(mask, query_lengths, key_lengths, is_causal, window, b, t, s, k)
-    if allowed is not None:
-        allowed = lax.broadcast_to(allowed, logits.shape)
-        logits = lax.select(allowed, logits, lax.full_like(logits, _MASKED))
-    # The softmax's sums need more precision than 16 bits.
-    logits = lax.convert_element_type(logits, _accumulator(dtype))
-    weights = lax.convert_element_type(softmax_impl(logits, None, axes=(4,)), dtype)
-    out = lax.dot_general(
-        weights, value, (((4,), (1,)), ((0, 1), (0, 2))), preferred_element_type=dtype
-    )
-    out = lax.reshape(lax.transpose(out, (0, 2, 1, 3, 4)), (b, t, n, h))
-    if query_lengths is not None:
-        within = lax.lt(lax.broadcasted_iota(np.int32, (b, t), 1), _column(query_lengths, (b, t)))
-        out = lax.mul(out, lax.broadcast_in_dim(within.astype(dtype), out.shape, (0, 1)))
-    if not return_residual:
-        return out, None
-    sums, _ = logsumexp_impl(logits, None, None, axes=(4,), keepdims=False, return_sign=False)
-    sums = lax.stop_gradient(lax.transpose(sums, (0, 2, 1, 3)))
-    return out, lax.convert_element_type(lax.reshape(sums, (b, t, n)), dtype)
-
-
-_attention_impl.__name__ = "dot_product_attention"
-_attention = inline_jit(_attention_impl, static_argnames=("is_causal", "window", "return_residual"))
-
-# bfloat16 products are accumulated in float32. The corresponding preset for float16, F16_F16_F32,
-# does not run on CPUs; there the float32 output dtype alone has the same effect.
-_PRECISIONS = {np.dtype(dtypes.bfloat16): DotAlgorithmPreset.BF16_BF16_F32}
-
-
-def _accumulator(dtype: np.dtype) -> np.dtype:
-    return np.dtype(np.float32) if dtype.itemsize < 4 else dtype
-
-
-def _grouped(x, k: int):
-    """Reshapes (batch, heads, target, source), any of which may be 1, to the layout of logits."""
-    b, n, t, s = x.shape
-    x = lax.reshape(x, (b, k, n // k, t, s) if n > 1 else (b, 1, 1, t, s))
-    return lax.transpose(x, (0, 1, 3, 2, 4))
-
-
-def _column(lengths, shape):
-    return lax.broadcast_in_dim(lengths, shape, (0,))
-
-
-def _allowed(mask, query_lengths, key_lengths, is_causal, window, b, t, s, k):
-    """Returns the mask of logits to keep, or None for all."""
-    parts = []
-    if mask is not None:
-        parts.append(_grouped(mask, k))
-    rows, cols = (lax.broadcasted_iota(np.int32, (t, s), d) for d in (0, 1))
-    if is_causal:
-        parts.append(lax.ge(rows, cols))
-    if window is not None:
-        before, after = window
-        parts.append(lax.le(rows, cols + before) & lax.ge(rows, cols - after))
-    for lengths, positions in ((query_lengths, rows), (key_lengths, cols)):
-        if lengths is not None:
-            positions = lax.broadcast_to(positions, (b, t, s))
-            parts.append(lax.lt(positions, _column(lengths, (b, t, s))))
-    if not parts:
-        return None
-    allowed = None
-    for part in parts:
-        if part.ndim == 2:
-            part = lax.expand_dims(part, (0, 1, 3))
-        elif part.ndim == 3:
-            part = lax.expand_dims(part, (1, 3))
-        allowed = part if allowed is None else allowed & part
-    return allowed
+_attention = inline_jit(
+    attention_of_logits, static_argnames=("is_causal", "window", "return_residual")
+)
