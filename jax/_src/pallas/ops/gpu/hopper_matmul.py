@@ -39,6 +39,7 @@ from jax._src.pallas.ops.gpu.warpgroups import (
     check_divides,
     check_product,
     copy_or_compute,
+    int32,
     part,
     persistent_blocks,
     start_store,
@@ -48,7 +49,8 @@ from jax._src.pallas.primitives import run_scoped
 from jax._src.state.types import view_type
 
 traceback_util.register_exclusion(__file__)
-_GRID, _CLUSTER, _THREAD = "cluster_grid", "cluster", "wg"
+# The axes of clusters, of blocks of a cluster, and of threads.
+GRID, CLUSTER, THREAD = "cluster_grid", "cluster", "wg"
 # The tensor core reads right matrices of other dtypes only if they are transposed.
 _DTYPES = ("bfloat16", "float16")
 _RESULTS = 2  # buffers of results, of each warpgroup that computes
@@ -116,7 +118,7 @@ class Plan:
       tiles: the numbers of rows and columns of tiles of clusters.
       steps: the number of steps of a tile.
       delay: after how many more steps a buffer is used again.
-      callback: what is called at each step besides.
+      callback: what is called at each step besides: see `kernel`.
     """
 
     config: TuningConfig
@@ -151,7 +153,7 @@ class Plan:
         consumed: Any = Barrier(num_arrivals=COMPUTING, num_barriers=buffers)
         if c.cluster_size > 1:
             consumed = ClusterBarrier(
-                collective_axes=(_CLUSTER,), num_arrivals=COMPUTING, num_barriers=buffers
+                collective_axes=(CLUSTER,), num_arrivals=COMPUTING, num_barriers=buffers
             )
         return dict(
             a=swizzled((buffers, rows, c.tile_k), self.a),
@@ -242,8 +244,8 @@ def run_product(plan: Plan, a: Any, b: Any, c: Any, interpret: Any) -> Any:
     size = plan.config.cluster_size
     run = mosaic_gpu_kernel(
         body, out_type=ShapedArray((a.shape[0], b.shape[1]), plan.out),
-        grid=(persistent_blocks(plan.tiles[0] * plan.tiles[1], size),), grid_names=(_GRID,), cluster=(size,),
-        cluster_names=(_CLUSTER,), num_threads=COMPUTING + 1, thread_name=_THREAD, interpret=interpret,
+        grid=(persistent_blocks(plan.tiles[0] * plan.tiles[1], size),), grid_names=(GRID,), cluster=(size,),
+        cluster_names=(CLUSTER,), num_threads=COMPUTING + 1, thread_name=THREAD, interpret=interpret,
     )  # fmt: skip
     return run(a, b) if c is None else run(a, b, c)
 
@@ -281,33 +283,46 @@ def kernel(
     a, b = view_type(a_gmem), view_type(b_gmem)
     check_matrices(a, b, "kernel")
     plan = Plan.of(a, b, view_type(out_gmem).dtype, config, delay_release, pipeline_callback)
-    if axis_size(_CLUSTER) != config.cluster_size:
+    if axis_size(CLUSTER) != config.cluster_size:
         raise ValueError(
-            f"cluster_dimension={config.cluster_dimension} takes clusters of {config.cluster_size} blocks along {_CLUSTER!r}, got "
-            f"{axis_size(_CLUSTER)}."
+            f"cluster_dimension={config.cluster_dimension} takes clusters of {config.cluster_size} blocks along {CLUSTER!r}, got "
+            f"{axis_size(CLUSTER)}."
         )
     _run(plan, a_gmem, b_gmem, c_gmem, out_gmem)
 
 
 def _run(plan: Plan, a: Any, b: Any, c: Any, out: Any) -> None:
     def run(refs: dict[str, Any]) -> None:
-        thread = axis_index(_THREAD)
-        copy_or_compute(
-            thread,
-            lambda: _copy(plan, a, b, refs),
-            lambda: _compute(plan, c, out, thread, refs),
-        )
+        thread = axis_index(THREAD)
 
-    run_scoped(run, plan.scratch(), collective_axes=(_THREAD,))
+        def compute() -> None:
+            compute_tiles(plan, c, out, thread, refs)
+            wait_smem_to_gmem(0)
+
+        copy_or_compute(thread, lambda: copy_tiles(plan, a, b, refs), compute)
+
+    run_scoped(run, plan.scratch(), collective_axes=(THREAD,))
 
 
-def _for_tiles(plan: Plan) -> Any:
-    """Return a decorator that calls a function for each tile of this block, with its number and the position."""
+def tiles_of_block(plan: Plan) -> Any:
+    """Return how many tiles this block has."""
+    total, count = plan.tiles[0] * plan.tiles[1], axis_size(GRID)
+    more = lax.lt(axis_index(GRID), np.int32(total % count))
+    return lax.add(np.int32(total // count), int32(more))
+
+
+def _for_tiles(plan: Plan, before: Any) -> Any:
+    """Return a decorator that calls a function for each tile of this block, with its number and the position.
+
+    Args:
+      plan: the plan.
+      before: how many tiles come before the first one.
+    """
     config, shape = plan.config, plan.tiles
-    in_cluster = axis_index(_CLUSTER)
+    in_cluster = axis_index(CLUSTER)
 
     def decorate(body: Any) -> None:
-        @nd_loop((shape[0] * shape[1],), collective_axes=_GRID)
+        @nd_loop((shape[0] * shape[1],), collective_axes=GRID)
         def tile(info: Any) -> None:
             at = list(
                 planar_snake(info.index[0], shape, config.grid_minor_dim, config.grid_tile_width)
@@ -315,20 +330,28 @@ def _for_tiles(plan: Plan) -> Any:
             d = config.cluster_dimension
             if d is not None:
                 at[d] = lax.add(lax.mul(at[d], np.int32(2)), in_cluster)
-            body(info.local_index, at)
+            body(lax.add(int32(before), info.local_index), at)
 
     return decorate
 
 
-def _copy(plan: Plan, a_ref: Any, b_ref: Any, refs: dict[str, Any]) -> None:
+def copy_tiles(plan: Plan, a_ref: Any, b_ref: Any, refs: dict[str, Any], before: Any = 0) -> None:
+    """Copy what the other threads of the block multiply.
+
+    Args:
+      plan: the plan.
+      a_ref, b_ref: references to the matrices, in global memory.
+      refs: the references of `plan.scratch()`.
+      before: how many tiles the block has copied before, of products with the same plan.
+    """
     config, buffers = plan.config, np.int32(plan.config.max_concurrent_steps)
     rows, columns = config.of_block
     shared: list[Any] = [None, None]
     if config.cluster_dimension is not None:
         # blocks with other rows have the same columns of the right matrix, and the other way round
-        shared[1 - config.cluster_dimension] = _CLUSTER
+        shared[1 - config.cluster_dimension] = CLUSTER
 
-    @_for_tiles(plan)
+    @_for_tiles(plan, before)
     def _(number: Any, at: Any) -> None:
         first = lax.mul(number, np.int32(plan.steps))
 
@@ -351,10 +374,22 @@ def _copy(plan: Plan, a_ref: Any, b_ref: Any, refs: dict[str, Any]) -> None:
                 )
 
 
-def _compute(plan: Plan, c_ref: Any, out_ref: Any, thread: Any, refs: dict[str, Any]) -> None:
+def compute_tiles(
+    plan: Plan, c_ref: Any, out_ref: Any, thread: Any, refs: dict[str, Any], before: Any = 0
+) -> None:
+    """Multiply what is copied, and start to store the result.
+
+    Args:
+      plan: the plan.
+      c_ref: reference to what is added, in global memory; None for nothing.
+      out_ref: reference to the result.
+      thread: the number of this thread.
+      refs: the references of `plan.scratch()`.
+      before: how many tiles the block has multiplied before, of products with the same plan.
+    """
     config = plan.config
 
-    @_for_tiles(plan)
+    @_for_tiles(plan, before)
     def _(number: Any, at: Any) -> None:
         first = lax.mul(number, np.int32(plan.steps))
         multiply = lambda acc: _multiply(plan, acc, first, at, thread, refs)
@@ -364,8 +399,6 @@ def _compute(plan: Plan, c_ref: Any, out_ref: Any, thread: Any, refs: dict[str, 
         size = (config.tile_m, config.tile_n)[d]
         start[d] = lax.add(start[d], lax.mul(thread, np.int32(size)))
         _store(plan, x, c_ref, out_ref, start, thread, refs)
-
-    wait_smem_to_gmem(0)
 
 
 def _multiply(plan: Plan, acc: Any, first: Any, at: Any, thread: Any, refs: dict[str, Any]) -> Any:

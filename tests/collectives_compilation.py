@@ -1,0 +1,24 @@
+"""Compiles collectives for Hopper GPUs that are not there, and prints their PTX: a program of its own, as that is printed to stdout."""
+
+import os
+import sys
+
+import jax
+
+MARK = "// operation: "
+
+
+def main(names):
+    """Print the PTX of operations, each after a line with its name."""
+    from aot_programs import topology
+    from pallas_collective_operations import COLLECTIVES
+
+    for name in names:
+        call, args = COLLECTIVES[name].on(topology("h100").devices)
+        print(f"{MARK}{name}", flush=True)
+        jax.jit(call).lower(*args).compile()
+
+
+if __name__ == "__main__":
+    os.environ["MOSAIC_GPU_DUMP_PTX"] = "1"
+    main(sys.argv[1:])
