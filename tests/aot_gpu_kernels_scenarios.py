@@ -35,6 +35,15 @@ def _ptxas():
     return next(folder.glob("*/bin/ptxas"))
 
 
+def _compile_as_users_do(lowered, folder):
+    quickly = jax.config.values["jax_disable_most_optimizations"]  # as tests do
+    jax.config.update("jax_disable_most_optimizations", False)
+    try:
+        lowered.compile(compiler_options={"xla_dump_to": folder})
+    finally:
+        jax.config.update("jax_disable_most_optimizations", quickly)
+
+
 def resources(names, f, *args):
     """Registers of each thread, and bytes of them kept in memory, of the kernels with these names that take most."""
     place = jax.sharding.SingleDeviceSharding(aot_programs.topology("h100").devices[0])
@@ -42,7 +51,7 @@ def resources(names, f, *args):
     lowered = jax.jit(f).lower(*jax.tree.map(placed, args))
     registers, spills = [], []
     with tempfile.TemporaryDirectory() as folder:
-        lowered.compile(compiler_options={"xla_dump_to": folder})
+        _compile_as_users_do(lowered, folder)
         for path in Path(folder).glob("*.ptx"):
             entries = re.findall(r"\.entry (\w+)", path.read_text())
             if not any(entry.startswith(names) for entry in entries):

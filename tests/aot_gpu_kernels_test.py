@@ -1,8 +1,15 @@
-"""Kernels of operations for GPUs take no more registers than those of the reference build."""
+"""Kernels of operations for GPUs take no more registers than those of the reference build, or than is said here."""
 
 import pytest
 from resource_testing import resource_tests
 
 pytestmark = pytest.mark.aot("cuda")
-WORSE = {"decode", "paged", "layer_and_derivative", "rms_and_derivative"}
-reference, test_resources = resource_tests(__file__, WORSE)
+# registers and bytes of them kept in memory
+MORE = {
+    "mha_wide": (80, 0),
+    "decode": (71, 0),
+    "paged": (75, 0),
+    "layer_and_derivative": (55, 0),
+    "rms_and_derivative": (48, 0),
+}
+reference, test_resources = resource_tests(__file__, MORE)
