@@ -13,14 +13,13 @@ import ml_dtypes
 import numpy as np
 import scipy.special
 from mosaic_gpu_devices import Devices
+from mosaic_gpu_memory import LANES, Memory, count_of, dtype_of, swizzled
 from mosaic_gpu_tensor_core import TensorCore
 
 import jax
 from jax._src.lib.mlir import ir, passmanager
 from jax._src.pallas.mosaic_gpu.lowering.launch import new_context
 
-LANES = 128
-_LOCAL = 2**50  # addresses of memory that each lane has for itself
 _MOST_SPINS = 1000
 
 
@@ -84,20 +83,8 @@ def run_on_devices(lowered, arrays, outputs, counters=0):
     return Machine(module_of(lowered), counters).run(arrays, outputs)
 
 
-_DTYPES = {
-    "f64": np.float64, "f32": np.float32, "f16": np.float16, "bf16": ml_dtypes.bfloat16,
-    "f8E4M3FN": ml_dtypes.float8_e4m3fn, "f8E5M2": ml_dtypes.float8_e5m2, "i1": np.bool_,
-    "i8": np.int8, "i16": np.int16, "i32": np.int32, "i64": np.int64, "index": np.int64,
-}  # fmt: skip
 _WGMMA = {"f16": np.float16, "bf16": ml_dtypes.bfloat16, "tf32": np.float32, "e4m3": ml_dtypes.float8_e4m3fn,
           "e5m2": ml_dtypes.float8_e5m2, "s8": np.int8, "u8": np.uint8}  # fmt: skip
-
-
-def _dtype(kind):
-    text = str(kind)
-    if text.startswith("vector"):
-        return np.dtype(_DTYPES[re.match(r"vector<\d+x(\w+)>", text)[1]])
-    return np.dtype(np.int64) if text.startswith("!llvm.ptr") else np.dtype(_DTYPES[text])
 
 
 def _packed(x):
@@ -107,11 +94,6 @@ def _packed(x):
         return x
     parts = x.view(np.uint8).reshape(*x.shape[:-1], -1, 8 // bits)
     return np.bitwise_or.reduce(parts << np.arange(0, 8, bits, dtype=np.uint8), -1)
-
-
-def _count(kind):
-    match = re.match(r"vector<(\d+)x", str(kind))
-    return int(match[1]) if match else None
 
 
 def _unsigned(x):
@@ -165,18 +147,11 @@ _IGNORED = {
 }  # fmt: skip
 
 
-class Machine(TensorCore, Devices):
+class Machine(Memory, TensorCore, Devices):
     def __init__(self, module, counters=0):
         self.module = module
         self.counters = counters
-        self.memory = np.zeros(2**16, np.uint8)
-        self.free = 4096
-        self.shared = None  # of all blocks of the cluster, one after the other
-        self.block_size = 0
-        self.barriers = {}
-        self.local = None
-        self.local_used = 0
-        self.descriptors = {}
+        self.start_memory()
         self.printed = []
         self.values = {}
         self.lanes = 1
@@ -204,13 +179,6 @@ class Machine(TensorCore, Devices):
             self.block(block)
         first = len(arrays_of_devices[0]) + bool(self.counters)
         return [self._results(outputs, addresses[first:]) for addresses in operands]
-
-    def _allocate(self, size):
-        at = self.free
-        self.free = -(-(at + size) // 256) * 256
-        if self.free > len(self.memory):
-            self.memory = np.concatenate([self.memory, np.zeros(2 * self.free, np.uint8)])
-        return at
 
     # Control flow
 
@@ -243,7 +211,7 @@ class Machine(TensorCore, Devices):
             self.values[r] = x
 
     def _elementwise(self, op, function, args):
-        dtype = _dtype(op.results[0].type)
+        dtype = dtype_of(op.results[0].type)
         if dtype.kind == "V" or dtype == ml_dtypes.bfloat16 or dtype == np.float16:
             return function(*[a.astype(np.float32) if a.dtype != bool else a for a in args]).astype(
                 dtype
@@ -357,7 +325,7 @@ class Machine(TensorCore, Devices):
         else:
             cls = ir.FloatAttr if isinstance(attribute, ir.FloatAttr) else ir.IntegerAttr
             value = cls(attribute).value
-        return np.full(self.lanes, value, _dtype(kind))
+        return np.full(self.lanes, value, dtype_of(kind))
 
     llvm_mlir_constant = arith_constant
 
@@ -371,31 +339,31 @@ class Machine(TensorCore, Devices):
         return _COMPARE_FLOATS[ir.IntegerAttr(op.attributes["predicate"]).value](x, y)
 
     def _cast(self, op, x):
-        return x.astype(_dtype(op.results[0].type))
+        return x.astype(dtype_of(op.results[0].type))
 
     arith_extf = arith_truncf = arith_sitofp = arith_fptosi = arith_extsi = arith_index_cast = _cast
 
     def arith_trunci(self, op, x):
-        dtype = _dtype(op.results[0].type)
+        dtype = dtype_of(op.results[0].type)
         return (x & 1).astype(bool) if dtype.kind == "b" else x.astype(dtype)
 
     def arith_extui(self, op, x):
-        return _unsigned(x).astype(_dtype(op.results[0].type))
+        return _unsigned(x).astype(dtype_of(op.results[0].type))
 
     def arith_uitofp(self, op, x):
-        return _unsigned(x).astype(_dtype(op.results[0].type))
+        return _unsigned(x).astype(dtype_of(op.results[0].type))
 
     def arith_fptoui(self, op, x):
-        dtype = _dtype(op.results[0].type)
+        dtype = dtype_of(op.results[0].type)
         return x.astype(f"u{dtype.itemsize}").view(dtype)
 
     def arith_bitcast(self, op, x):
-        return np.ascontiguousarray(x).view(_dtype(op.results[0].type))
+        return np.ascontiguousarray(x).view(dtype_of(op.results[0].type))
 
     llvm_bitcast = arith_bitcast
 
     def vector_broadcast(self, op, x):
-        return np.repeat(x[:, None], _count(op.results[0].type), 1)
+        return np.repeat(x[:, None], count_of(op.results[0].type), 1)
 
     def vector_extract(self, op, x):
         (i,) = ir.DenseI64ArrayAttr(op.attributes["static_position"])
@@ -405,225 +373,14 @@ class Machine(TensorCore, Devices):
         return np.stack(xs, 1)
 
     def vector_bitcast(self, op, x):
-        return np.ascontiguousarray(x).view(_dtype(op.results[0].type))
+        return np.ascontiguousarray(x).view(dtype_of(op.results[0].type))
 
     def builtin_unrealized_conversion_cast(self, op, x):
-        return x
-
-    # Memory
-
-    def llvm_mlir_undef(self, op):
-        return np.zeros(self.lanes, np.int64)
-
-    def gpu_dynamic_shared_memory(self, op):
-        return self.number * self.block_size
-
-    def memref_extract_aligned_pointer_as_index(self, op, x):
         return x
 
     def llvm_call(self, op, *args):
         name = ir.FlatSymbolRefAttr(op.attributes["callee"]).value
         return _LIBRARY[name.removeprefix("__nv_").removesuffix("f")](*args).astype(args[0].dtype)
-
-    def llvm_insertvalue(self, op, struct, value):
-        """Of what memrefs are, only where they begin is kept: sizes and strides are in their types."""
-        (field, *_) = ir.DenseI64ArrayAttr(op.attributes["position"])
-        return value if field == 1 else struct
-
-    def _element(self, op, ref, index):
-        kind = ir.MemRefType(op.operands[-1 - len(index)].type)
-        strides, offset = kind.get_strides_and_offset()
-        flat = sum([i * s for i, s in zip(index, strides)], offset)
-        return ref + flat * _dtype(kind.element_type).itemsize, str(kind.memory_space)
-
-    def memref_load(self, op, ref, *index):
-        at, space = self._element(op, ref, index)
-        memory = self.shared if "workgroup" in space else self.memory
-        dtype = _dtype(op.results[0].type)
-        at = np.where(self.mask, at, 0)[:, None] + np.arange(dtype.itemsize)
-        return np.ascontiguousarray(memory[at]).view(dtype)[:, 0]
-
-    def memref_store(self, op, value, ref, *index):
-        at, space = self._element(op, ref, index)
-        memory = self.shared if "workgroup" in space else self.memory
-        at = at[:, None] + np.arange(value.dtype.itemsize)
-        data = np.ascontiguousarray(value[:, None]).view(np.uint8)
-        memory[at[self.mask]] = data[self.mask]
-
-    def llvm_inttoptr(self, op, x):
-        return x
-
-    llvm_ptrtoint = llvm_inttoptr
-
-    def llvm_getelementptr(self, op, base, *dynamic):
-        (i,) = ir.DenseI32ArrayAttr(op.attributes["rawConstantIndices"])
-        kind = str(ir.TypeAttr(op.attributes["elem_type"]).value)
-        size = 8 if kind.startswith("!llvm") else np.dtype(_DTYPES[kind]).itemsize
-        if dynamic and dynamic[0].dtype == np.int32:
-            assert (dynamic[0][self.mask] >= 0).all()
-        return base + (dynamic[0].astype(np.int64) if dynamic else i) * size
-
-    def llvm_alloca(self, op, count):
-        kind = str(ir.TypeAttr(op.attributes["elem_type"]).value)
-        match = re.match(r"!llvm.array<(\d+) x i8>", kind)
-        size = int(count[0]) * (int(match[1]) if match else np.dtype(_DTYPES[kind]).itemsize)
-        if self.lanes == self.devices:
-            return np.array([self._allocate(size) for _ in range(self.lanes)])
-        at = self.local_used
-        self.local_used += size
-        return np.full(self.lanes, _LOCAL + at)
-
-    def _bytes(self, op, pointer, kind):
-        """Rows of bytes: the memory, the row of each lane in it, and the places in the row."""
-        dtype, n = _dtype(kind), _count(kind) or 1
-        at = pointer[:, None] + np.arange(dtype.itemsize * n)
-        pointer_kind = str(op.operands[-1].type)
-        alignment = op.attributes["alignment"] if "alignment" in op.attributes else None
-        if alignment is not None:
-            assert not (pointer[self.mask] % ir.IntegerAttr(alignment).value).any(), "alignment"
-        if "<3>" in pointer_kind or "<7>" in pointer_kind:
-            return self.shared[None], 0, at
-        if pointer[0] >= _LOCAL:
-            return self.local, np.arange(self.lanes)[:, None], at - _LOCAL
-        return self.memory[None], 0, at
-
-    def llvm_load(self, op, pointer):
-        kind = op.results[0].type
-        if str(kind).startswith("!llvm.array"):
-            return pointer  # of descriptors: these are known by where they are
-        memory, row, at = self._bytes(op, pointer, kind)
-        at = np.where(self.mask[:, None], at, 0)
-        if isinstance(row, np.ndarray):
-            row = row[: len(at)]
-        out = np.ascontiguousarray(memory[row, at]).view(_dtype(kind))
-        return out if _count(kind) else out[:, 0]
-
-    def llvm_store(self, op, value, pointer):
-        memory, row, at = self._bytes(op, pointer, op.operands[0].type)
-        data = np.ascontiguousarray(value if value.ndim == 2 else value[:, None]).view(np.uint8)
-        if isinstance(row, np.ndarray):
-            memory[row[self.mask], at[self.mask]] = data[self.mask]
-        else:
-            memory[row, at[self.mask]] = data[self.mask]
-
-    def llvm_atomicrmw(self, op, pointer, value):
-        kind = op.operands[1].type
-        names = {
-            1: np.add,
-            3: np.bitwise_and,
-            5: np.bitwise_or,
-            6: np.bitwise_xor,
-            7: np.maximum,
-            8: np.minimum,
-        }
-        names |= {11: np.add, 13: np.maximum, 14: np.minimum, 9: np.maximum, 10: np.minimum}
-        function = names[ir.IntegerAttr(op.attributes["bin_op"]).value]
-        dtype = _dtype(kind)
-        memory = self.shared if "<3>" in str(op.operands[0].type) else self.memory
-        out = np.zeros(self.lanes, dtype)
-        for lane in np.flatnonzero(self.mask):
-            part = memory[pointer[lane] : pointer[lane] + dtype.itemsize].view(dtype)
-            out[lane] = part[0]
-            part[0] = function(part[0], value[lane])
-        return out
-
-    # Copies
-
-    def func_call(self, op, pointer, base, code, rank, sizes, strides, swizzle, box):
-        array = lambda at: self.memory[at : at + 8 * rank[0]].view(np.int64).tolist()
-        for i, at in enumerate(pointer):
-            self.descriptors[int(at)] = (
-                int(base[i]), int(code[i]), array(sizes[i]), array(strides[i]), int(swizzle[i]), array(box[i]),
-            )  # fmt: skip
-
-    # Barriers: how many arrive in a phase, how many are missing, how many bytes are, and the number of the phase
-
-    def nvvm_mbarrier_init(self, op, pointer, count):
-        for lane in np.flatnonzero(self.mask):
-            self.barriers[int(pointer[lane])] = [int(count[lane])] * 2 + [0, 0]
-
-    def nvvm_mbarrier_inval(self, op, pointer):
-        for lane in np.flatnonzero(self.mask):
-            del self.barriers[int(pointer[lane])]
-
-    def nvvm_mbarrier_arrive(self, op, pointer, size=None):
-        for lane in np.flatnonzero(self.mask):
-            at = int(pointer[lane])
-            self.barriers[at][2] += 0 if size is None else int(size[lane])
-            self._arrived(at, 1)
-        return np.zeros(self.lanes, np.int64)
-
-    nvvm_mbarrier_arrive_expect_tx = nvvm_mbarrier_arrive
-
-    def _arrived(self, at, arrivals, size=0):
-        barrier = self.barriers[at]
-        assert barrier[1] >= arrivals, "more arrivals than the barrier has"
-        barrier[1] -= arrivals
-        barrier[2] -= size
-        if not barrier[1] and not barrier[2]:
-            barrier[1], barrier[3] = barrier[0], barrier[3] + 1
-
-    def nvvm_mbarrier_try_wait_parity(self, op, pointer, parity, ticks):
-        for lane in np.flatnonzero(self.mask):
-            phase = self.barriers[int(pointer[lane])][3]
-            assert phase % 2 != parity[lane], "a wait for arrivals that do not come"
-
-    def _box(self, descriptor, smem, start):
-        """Addresses of the elements of a box in global and shared memory, and which are in the array."""
-        base, code, sizes, strides, swizzle, box = descriptor
-        if together := {0: 2, 8: 4}.get(code):  # elements that share a byte
-            last = lambda values: [*values[:-1], values[-1] // together]
-            sizes, box, start = last(sizes), last(box), last(start)
-            strides, code = [*[s // together for s in strides[:-1]], 1], 1
-        itemsize = {1: 1, 2: 2, 3: 4, 4: 8, 5: 2, 6: 4, 7: 2}[code]
-        index = np.indices(box).reshape(len(box), -1)
-        at = index + np.array(start)[:, None]
-        inside = ((at >= 0) & (at < np.array(sizes)[:, None])).all(0)
-        gmem = base + (at * np.array(strides)[:, None]).sum(0) * itemsize
-        place = swizzled(smem + np.arange(index.shape[1]) * itemsize, swizzle)
-        return gmem, place, inside, itemsize
-
-    def _coordinates(self, values, lane):
-        return [int(v[lane]) for v in reversed(values)]
-
-    def nvvm_cp_async_bulk_tensor_shared_cluster_global(self, op, smem, descriptor, *rest):
-        n, extra = len(self.descriptors[int(descriptor[0])][2]), rest
-        sizes = list(ir.DenseI32ArrayAttr(op.attributes["operandSegmentSizes"]))
-        assert sizes[2] == n and sizes[-1] == 1
-        coordinates, barrier, chosen = extra[:n], extra[n], extra[-1] & self.mask
-        lanes = np.flatnonzero(chosen)
-        assert len(set(self.number[lanes])) == len(lanes), "one lane of each block"
-        for lane in lanes:
-            start = self._coordinates(coordinates, lane)
-            own = self.in_cluster[lane]
-            to = 1 << int(own) if sizes[-3] == 0 else int(extra[-2][lane])
-            assert to < 1 << self.lanes // LANES
-            for block in [b for b in range(16) if to >> b & 1]:
-                away = int(block - own) * self.block_size
-                gmem, place, inside, size = self._box(
-                    self.descriptors[int(descriptor[lane])], int(smem[lane]) + away, start
-                )
-                for b in range(size):
-                    data = self.memory[np.where(inside, gmem, 0) + b]
-                    self.shared[place + b] = np.where(inside, data, 0)
-                self._arrived(int(barrier[lane]) + away, 0, size * len(place))
-
-    def nvvm_cp_async_bulk_tensor_global_shared_cta(self, op, descriptor, smem, *rest):
-        n = len(self.descriptors[int(descriptor[0])][2])
-        coordinates, chosen = rest[:n], rest[-1] & self.mask
-        for lane in np.flatnonzero(chosen):
-            start = self._coordinates(coordinates, lane)
-            gmem, place, inside, size = self._box(
-                self.descriptors[int(descriptor[lane])], int(smem[lane]), start
-            )
-            for b in range(size):
-                self.memory[gmem[inside] + b] = self.shared[place[inside] + b]
-
-    def nvvm_cp_async_bulk_tensor_prefetch(self, op, descriptor, *coordinates):
-        (lane,) = np.flatnonzero(self.mask)
-        known = self.descriptors[int(descriptor[0])]
-        *_, inside, _ = self._box(known, 0, self._coordinates(coordinates, lane))
-        assert inside.any()
 
     # Instructions
 
@@ -665,34 +422,6 @@ class Machine(TensorCore, Devices):
         if match := re.match(r"(red|ld|atom)\.", code):
             return getattr(self, f"_{match[1]}")(*args)
         return list(args) if code == "" else []
-
-    def _arrive_at_block(self, chosen, pointer, block):
-        for lane in np.flatnonzero(chosen & self.mask):
-            away = int(block[lane] - self.in_cluster[lane]) * self.block_size
-            self._arrived(int(pointer[lane]) + away, 1)
-        return []
-
-    def _word(self, pointer, lane):
-        return self.memory[pointer[lane] : pointer[lane] + 4].view(np.int32)
-
-    def _red(self, pointer, value):
-        for lane in np.flatnonzero(self.mask):
-            self._word(pointer, lane)[:] += value[lane]
-        return []
-
-    def _ld(self, pointer):
-        out = np.zeros(self.lanes, np.int32)
-        for lane in np.flatnonzero(self.mask):
-            out[lane] = self._word(pointer, lane)[0]
-        return out
-
-    def _atom(self, pointer, expected, new):
-        out = self._ld(pointer)
-        for lane in np.flatnonzero(self.mask):
-            word = self._word(pointer, lane)
-            if word[0] == expected[lane]:
-                word[:] = new[lane]
-        return out
 
     def llvm_extractvalue(self, op, values):
         (i,) = ir.DenseI64ArrayAttr(op.attributes["position"])
@@ -764,16 +493,6 @@ class Machine(TensorCore, Devices):
         halves = np.ascontiguousarray(pair[:, None]).view(dtype).astype(np.float16)
         return np.ascontiguousarray(halves).view(np.int32)[:, 0]
 
-    def _stored_in_block(self, what, address, *values):
-        *words, barrier = values
-        for lane in np.flatnonzero(self.mask):
-            for i, w in enumerate(words):
-                at = int(address[lane]) + 4 * i
-                place = self.shared[at : at + 4].view(np.int32)
-                place[0] = w[lane] + (place[0] if what == "add" else 0)
-            self._arrived(int(barrier[lane]), 0, 4 * len(words))
-        return []
-
     def _take_over(self, code, *args):
         """Answer that a cluster that waits is not started, which each block is told, or read the answer."""
         if "try_cancel" in code:
@@ -791,18 +510,6 @@ class Machine(TensorCore, Devices):
         answer = np.array([self.shared[p : p + 4].view(np.int32)[0] for p in pointer], np.int32)
         return [(answer >= 0).astype(np.int32), np.maximum(answer, 0)]
 
-    def _copy_of_pair(self, chosen, barrier, leader, smem, descriptor, *coordinates):
-        for lane in np.flatnonzero(chosen & self.mask):
-            start = self._coordinates(coordinates, lane)
-            known = self.descriptors[int(descriptor[0])]
-            gmem, place, inside, size = self._box(known, int(smem[lane]), start)
-            for b in range(size):
-                data = self.memory[np.where(inside, gmem, 0) + b]
-                self.shared[place + b] = np.where(inside, data, 0)
-            away = int(leader[lane] - self.in_cluster[lane]) * self.block_size
-            self._arrived(int(barrier[lane]) + away, 0, size * len(place))
-        return []
-
     def _matrix(self, descriptor, dtype, outer, inner, is_turned, away=0):
         d = int(descriptor) & (2**64 - 1)
         start, leading, stride = [((d >> s) & 0x3FFF) << 4 for s in (0, 16, 32)]
@@ -818,8 +525,3 @@ class Machine(TensorCore, Devices):
         return np.ascontiguousarray(self.shared[at[..., None] + np.arange(size)]).view(dtype)[
             ..., 0
         ]
-
-
-def swizzled(address, swizzle):
-    """Where a byte of shared memory is whose pieces of 16 bytes are permuted in rows of some bytes."""
-    return address if swizzle == 16 else address ^ (address >> 7 & swizzle // 16 - 1) << 4
