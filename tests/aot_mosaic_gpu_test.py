@@ -9,6 +9,7 @@ from pallas_mosaic_gpu_kernels import IN_CLUSTER, KERNELS, SPECIALIZED
 from pallas_mosaic_gpu_lane_kernels import LANE_KERNELS
 
 import jax
+from jax.experimental.pallas import mosaic_gpu as plgpu
 
 pytestmark = pytest.mark.aot("cuda", "mosaic_gpu")
 
@@ -47,3 +48,23 @@ def test_compiles_for_several(name):
     assert "mosaic_gpu_v2" in text
     # Arrays are in memory that is reached on all devices at once if they have to be.
     assert ("S(1)" in text) == ("multimem_parameters" in lowered.as_text())
+
+
+@pytest.mark.parametrize("scope", plgpu.TraceScope)
+def test_compiles_profiled(scope):
+    def body(x_ref, o_ref):
+        with jax.named_scope("load"):
+            x = x_ref[...]
+        for _ in range(2):
+            with jax.named_scope("store"):
+                o_ref[...] = x + 1
+
+    sharding = jax.sharding.SingleDeviceSharding(topology("h100").devices[0])
+    x = jax.ShapeDtypeStruct((128, 128), "float32", sharding=sharding)
+    params = plgpu.CompilerParams(profile_space=4, profile_dir="traces", profile_trace_scope=scope)
+    threads = dict(num_threads=2, thread_name="t")
+    call = plgpu.kernel(body, out_type=x, compiler_params=params, **threads)
+    text = jax.jit(call).lower(x).compile().as_text()
+    recorders = 8 if scope is plgpu.TraceScope.WARP else 2
+    assert "mosaic_gpu_v2" in text and f"u32[{recorders},24]" in text
+    assert "xla_ffi_python_gpu_callback" in text

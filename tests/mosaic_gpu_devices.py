@@ -37,10 +37,9 @@ class Devices:
         ]
         for a, at in zip(arrays, addresses):
             self.memory[at : at + a.nbytes] = np.ascontiguousarray(a).view(np.uint8).reshape(-1)
-        if self.counters:  # between arguments and results, and again at the end
-            counters = self._allocate(4 * self.counters)
-            addresses = [*addresses[: len(arrays)], counters, *addresses[len(arrays) :], counters]
-        return addresses
+        # Between arguments and results, and again at the end: semaphores, and what the profiler records.
+        zeros = [self._allocate(4 * n) for n in self.zeros]
+        return [*addresses[: len(arrays)], *zeros, *addresses[len(arrays) :], *zeros]
 
     def _results(self, outputs, addresses):
         out = []

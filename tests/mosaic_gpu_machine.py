@@ -78,6 +78,15 @@ def run(lowered, *arrays, outputs, counters=0):
     return out
 
 
+def run_profiled(lowered, *arrays, outputs, recorders, words, counters=0):
+    """The arrays that a kernel makes, and what its profiler records: some words for each recorder."""
+    machine = Machine(module_of(lowered), counters, recorders * words)
+    (out,) = machine.run([arrays], outputs)
+    at = machine.operands[0][-1]
+    records = machine.memory[at : at + 4 * recorders * words].view(np.uint32)
+    return out, records.reshape(recorders, words)
+
+
 def run_on_devices(lowered, arrays, outputs, counters=0):
     """The arrays that a kernel on several devices makes of those of each, for each device."""
     return Machine(module_of(lowered), counters).run(arrays, outputs)
@@ -148,9 +157,10 @@ _IGNORED = {
 
 
 class Machine(Memory, TensorCore, Devices):
-    def __init__(self, module, counters=0):
+    def __init__(self, module, counters=0, records=0):
         self.module = module
-        self.counters = counters
+        self.zeros = [n for n in (counters, records) if n]  # sizes of arrays, in words
+        self.clock = 2**32 - 25
         self.start_memory()
         self.printed = []
         self.values = {}
@@ -177,7 +187,7 @@ class Machine(Memory, TensorCore, Devices):
         }
         with np.errstate(all="ignore"):
             self.block(block)
-        first = len(arrays_of_devices[0]) + bool(self.counters)
+        first = len(arrays_of_devices[0]) + len(self.zeros)
         return [self._results(outputs, addresses[first:]) for addresses in operands]
 
     # Control flow
@@ -403,6 +413,8 @@ class Machine(Memory, TensorCore, Devices):
             for lanes in np.arange(self.lanes).reshape(-1, LANES):
                 parts.append(self._wgmma(code, [a[lanes] for a in args]))
             return [np.concatenate(p) for p in zip(*parts)]
+        if "%" in code:
+            return self._measured(op, code, *args)
         if code.startswith("mapa"):
             return args[0] + (args[1] - self.in_cluster) * self.block_size
         if "expect_tx" in code:
@@ -422,6 +434,23 @@ class Machine(Memory, TensorCore, Devices):
         if match := re.match(r"(red|ld|atom)\.", code):
             return getattr(self, f"_{match[1]}")(*args)
         return list(args) if code == "" else []
+
+    def _measured(self, op, code, *args):
+        """Read a clock of ten cycles for each reading, the time of two cycles a nanosecond, or the multiprocessor."""
+        if "%smid" in code:
+            return (5 + self.block_id).astype(np.int32)
+        self.clock += 10
+        clock = np.uint32(self.clock % 2**32).view(np.int32)
+        if "%globaltimer" in code:
+            return np.full(self.lanes, self.clock // 2, np.int64)
+        if "st.shared.v2" not in code:
+            return np.full(self.lanes, clock)
+        chosen, pointer, event = args
+        for lane in np.flatnonzero(chosen & self.mask):
+            at = int(pointer[lane])
+            assert at % 8 == 0
+            self.shared[at : at + 8].view(np.int32)[:] = event[lane], clock
+        return []
 
     def llvm_extractvalue(self, op, values):
         (i,) = ir.DenseI64ArrayAttr(op.attributes["position"])

@@ -14,8 +14,8 @@ from jax._src.lib.mlir import ir
 def call_kernel(
     ctx: Any, target: str, args: Sequence[Any], config: Mapping[str, Any], input_output_aliases: Any,
     zeros: Sequence[ShapedArray] = (),
-) -> Any:  # fmt: skip
-    """Emit the call, of arrays whose last dimension is that of neighbors; return its results.
+) -> tuple[list[Any], list[Any]]:  # fmt: skip
+    """Emit the call, of arrays whose last dimension is that of neighbors; return its results, and what it makes of zeros.
 
     Args:
       ctx: the context of the lowering.
@@ -40,4 +40,5 @@ def call_kernel(
         api_version=1,
         extra_attributes={"mhlo.backend_config": ir.DictAttr.get(dict(config))},
     )
-    return list(call.results)[: len(ctx.avals_out)]
+    results, n = list(call.results), len(ctx.avals_out)
+    return results[:n], results[n:]

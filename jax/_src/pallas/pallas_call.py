@@ -288,7 +288,9 @@ _OWN_EFFECTS = (core.JaxprInputEffect, core.InternalMutableArrayEffect, KernelEf
 
 
 @pallas_call_p.def_effectful_abstract_eval
-def _types(*avals: Any, jaxpr: Jaxpr, grid_mapping: GridMapping, out_avals: Any, **_: Any) -> Any:
+def _types(
+    *avals: Any, jaxpr: Jaxpr, grid_mapping: GridMapping, out_avals: Any, interpret: Any, compiler_params: Any, **_: Any
+) -> Any:  # fmt: skip
     _check_not_sharded(avals, jaxpr)
     names = grid_mapping.grid_names or ()
     effects = [
@@ -297,6 +299,8 @@ def _types(*avals: Any, jaxpr: Jaxpr, grid_mapping: GridMapping, out_avals: Any,
         if not isinstance(e, _OWN_EFFECTS)
         and not (isinstance(e, core.NamedAxisEffect) and e.name in names)
     ]
+    if not interpret:
+        effects += getattr(compiler_params, "call_effects", ())
     return _varying_like(avals, out_avals), frozenset(effects)
 
 

@@ -15,6 +15,8 @@ import numpy as np
 
 from jax._src import dtypes
 from jax._src.core import AbstractRef, ShapedArray, aval_method, extend_axis_env_nd
+from jax._src.core.effects import Effect
+from jax._src.debugging import debug_effect
 from jax._src.pallas.blocks import BlockMapping as AnyBlockMapping, BlockSpec as AnyBlockSpec
 from jax._src.pallas.memory import MemoryRef, MemorySpace as AnySpace
 from jax._src.pallas.mosaic_gpu.layouts import (
@@ -582,13 +584,14 @@ class CompilerParams:
       unsafe_no_auto_barriers: whether barriers between writes and reads of shared memory are left to the
         kernel.
       reduction_scratch_bytes: how much shared memory reductions between warps may use.
-      profile_space: how many events the profiler collects.
-      profile_dir: the directory that it writes to.
-      profile_trace_scope: what it traces.
+      profile_space: how many scopes of `jax.named_scope` each thread of a block can enter, of which the profiler records the times, in
+        shared memory. 0 for no profile. Interpreted kernels have none.
+      profile_dir: the directory where each run of the kernel writes a trace, for Perfetto or Chrome's viewer.
+      profile_trace_scope: whether each thread is recorded, which is a warpgroup, or each of its warps.
       lowering_semantics: how the kernel is read.
 
     Raises:
-      ValueError: if only one of profile_space and profile_dir is given.
+      ValueError: if only one of profile_space and profile_dir is given, or one of the profiler's options cannot be.
     """
 
     BACKEND: ClassVar[str] = "mosaic_gpu"
@@ -607,6 +610,17 @@ class CompilerParams:
             object.__setattr__(self, "dimension_semantics", tuple(self.dimension_semantics))
         if bool(self.profile_space) != bool(self.profile_dir):
             raise ValueError("Either both profile_space and profile_dir must be set, or neither.")
+        if self.profile_space < 0:
+            raise ValueError(f"profile_space must be at least 0, but got {self.profile_space}.")
+        if not isinstance(self.profile_trace_scope, TraceScope):
+            raise ValueError(
+                f"profile_trace_scope must be a plgpu.TraceScope, but got {self.profile_trace_scope!r}."
+            )
+
+    @property
+    def call_effects(self) -> frozenset[Effect]:
+        """The effects of the application of a kernel, besides those of the kernel: a trace is written."""
+        return frozenset([debug_effect] if self.profile_space else [])
 
     def replace(self, /, **changes: Any) -> CompilerParams:
         """Return a copy with some options replaced."""

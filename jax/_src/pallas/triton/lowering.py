@@ -81,7 +81,8 @@ def lower_call(
     )
     if metadata:
         config["serialized_metadata"] = ir.StringAttr.get(json.dumps(dict(metadata)))
-    return call_kernel(ctx, _TARGET, args, config, input_output_aliases)
+    results, _ = call_kernel(ctx, _TARGET, args, config, input_output_aliases)
+    return results
 
 
 def _checked_grid(mapping: GridMapping, where: str) -> tuple[int, int, int]:

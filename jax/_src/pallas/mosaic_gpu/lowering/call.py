@@ -51,6 +51,7 @@ from jax._src.pallas.mosaic_gpu.lowering.indices import Index, unraveled
 from jax._src.pallas.mosaic_gpu.lowering.inference import Layouts
 from jax._src.pallas.mosaic_gpu.lowering.kernel import TABLE, GpuKernel, number
 from jax._src.pallas.mosaic_gpu.lowering.launch import make_module, new_context, serialized
+from jax._src.pallas.mosaic_gpu.lowering.profiler import Profiler
 from jax._src.pallas.mosaic_gpu.lowering.runtime import find_runtime
 from jax._src.pallas.mosaic_gpu.lowering.semaphores import Counters, is_semaphores
 from jax._src.pallas.mosaic_gpu.lowering.tensor_memory import tensor_memory
@@ -102,7 +103,7 @@ def lower_call(
     find_runtime()
     params = CompilerParams() if compiler_params is None else compiler_params
     where = jaxpr.debug_info.func_src_info
-    _check(grid_mapping, params, where)
+    _check(grid_mapping, where)
     jaxpr, more = with_global_refs_as_arguments(jaxpr)
     if mesh is None:
         jaxpr, grid_mapping, mesh = over_grid(jaxpr, grid_mapping, more, params, where)
@@ -120,21 +121,30 @@ def lower_call(
             jaxpr, sum([math.prod(a.shape) for a in more]), kernel.threads
         )
         blocks = _blocks(kernel, grid_mapping, mesh)
-        counters = kernel.semaphores.total(blocks)
-        kernel.devices = Devices.of(
-            ctx.module_context.axis_context, jaxpr, own, len(args) + len(out_avals) + 2 * bool(counters), where
-        )  # fmt: skip
+        zeros = []
+        if counters := kernel.semaphores.total(blocks):
+            zeros.append(ShapedArray((counters,), np.dtype(np.int32)))
+        if params.profile_space:
+            kernel.profiler = Profiler(kernel)
+            zeros.append(kernel.profiler.type_of_records(blocks))
+        operands = len(args) + len(out_avals) + 2 * len(zeros)
+        kernel.devices = Devices.of(ctx.module_context.axis_context, jaxpr, own, operands, where)
         kernel.semaphores.devices = kernel.devices
         module = _module(
-            kernel, jaxpr, grid_mapping, mesh, kernel_name, blocks, len(args), len(out_avals), bool(counters)
+            kernel, jaxpr, grid_mapping, mesh, kernel_name, blocks, len(args), len(out_avals), bool(counters), len(zeros)
         )  # fmt: skip
         if debug:
             print(f"\nThe Mosaic GPU module for pallas_call {where}:\n{module.operation}")
         module.operation.verify()
         code, digest = serialized(module)
     config = _config(code, digest, kernel.devices)
-    zeros = [ShapedArray((counters,), np.dtype(np.int32))] if counters else []
-    return call_kernel(ctx, _TARGET, args, config, input_output_aliases, zeros)
+    results, changed = call_kernel(ctx, _TARGET, args, config, input_output_aliases, zeros)
+    if kernel.profiler is not None:
+        write = kernel.profiler.writer(kernel_name)
+        mlir.emit_python_callback(
+            ctx, write, None, changed[-1:], zeros[-1:], [], has_side_effect=True
+        )
+    return results
 
 
 def _config(code: bytes, digest: bytes, devices: Devices | None) -> dict[str, Any]:
@@ -154,15 +164,11 @@ def _config(code: bytes, digest: bytes, devices: Devices | None) -> dict[str, An
     return out
 
 
-def _check(mapping: GridMapping, params: CompilerParams, where: str) -> None:
+def _check(mapping: GridMapping, where: str) -> None:
     if mapping.num_dynamic_grid_bounds or mapping.num_index_operands:
         raise NotImplementedError(
             f"Kernels for {TABLE.target} have grids of known sizes, and index maps of the grid's indices only, in the call of "
             f"{where}: use plgpu.emit_pipeline in plgpu.kernel, whose grid can be traced."
-        )
-    if params.profile_space:
-        raise NotImplementedError(
-            f"Kernels for {TABLE.target} have no profiler yet, in the call of {where}: leave profile_space out."
         )
 
 
@@ -179,9 +185,12 @@ def _blocks(kernel: GpuKernel, mapping: GridMapping, mesh: Any) -> int:
 
 def _module(
     kernel: GpuKernel, jaxpr: Jaxpr, mapping: GridMapping, mesh: Any, name: str, blocks: int, inputs: int,
-    outputs: int, counts: bool,
+    outputs: int, counts: bool, zeros: int,
 ) -> Any:  # fmt: skip
-    """Return the module, whose operands are arguments and results, and after either the semaphores, if it counts any."""
+    """Return the module, whose operands are arguments and results, and after either arrays of zeros.
+
+    These are the semaphores, if it counts any, and what the profiler records.
+    """
     mapped = [mapping.grid[i] for i in mapping.vmapped_dims]
     avals: list[Any] = [v.aval for v in jaxpr.invars]
     n = inputs + outputs
@@ -191,9 +200,11 @@ def _module(
                 f"Kernels for {TABLE.target} have operands in global memory, and of references of the whole kernel semaphores "
                 f"only, not {a}, in {kernel.name}."
             )
-    numbers = [*range(inputs), *[i + counts for i in range(inputs, n)]]
+    numbers = [*range(inputs), *[i + zeros for i in range(inputs, n)]]
 
     def body(pointers: list[Any]) -> None:
+        if kernel.profiler is not None:
+            kernel.profiler.start(pointers[-1])
         at = _positions(kernel, mesh, mapped)
         refs = []
         for i, m in zip(numbers, mapping.block_mappings):
@@ -201,11 +212,13 @@ def _module(
             view = whole(pointers[i], array.shape, array.dtype, MemorySpace.GMEM, i, kernel.devices)
             refs.append(_mapped(kernel, mapping, m, view, at))
         if counts:
-            kernel.semaphores.pointer, kernel.semaphores.operand = pointers[-1], len(pointers) - 1
+            kernel.semaphores.pointer, kernel.semaphores.operand = pointers[n + zeros], n + zeros
         with tensor_memory(kernel, jaxpr):
             lower_jaxpr(kernel, jaxpr, [*refs, *kernel.semaphores.of_kernel(avals[n:])])
+        if kernel.profiler is not None:
+            kernel.profiler.end()
 
-    return make_module(kernel, name, n + 2 * counts, blocks, math.prod(mesh.cluster), body)
+    return make_module(kernel, name, n + 2 * zeros, blocks, math.prod(mesh.cluster), body)
 
 
 def _mapped(

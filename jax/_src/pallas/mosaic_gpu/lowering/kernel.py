@@ -85,6 +85,7 @@ class GpuKernel(KernelContext):
       cluster: the blocks of the cluster.
       semaphores: the counters in global memory.
       tensor: the tensor memory of the block; None if it has none.
+      profiler: what records the scopes of the kernel; None if nothing does.
       is_warp: whether the threads of what is being lowered are single warps, and not warpgroups.
       in_thread: the number of the lane in its thread.
     """
@@ -110,6 +111,7 @@ class GpuKernel(KernelContext):
         self.is_warp = False
         self.semaphores: Any = None
         self.tensor: Any = None
+        self.profiler: Any = None
         self.i32 = ir.IntegerType.get_signless(32)
         self.i64 = ir.IntegerType.get_signless(64)
 
@@ -177,6 +179,8 @@ class GpuKernel(KernelContext):
         for constant, value in zip(self._scratch, (start, size)):
             constant.owner.attributes["value"] = ir.IntegerAttr.get(self.i32, value)
         end = start + size * self.threads
+        if self.profiler is not None:
+            end = self.profiler.finish(-(-end // 8) * 8)
         if self.tensor is None:
             return end
         slot = -(-end // 8) * 8
@@ -188,6 +192,16 @@ class GpuKernel(KernelContext):
         i8 = ir.IntegerType.get_signless(8)
         at = [offset.value()]
         return llvm.GEPOp(pointer_type(3), self.shared_base, at, [DYNAMIC], i8, None).result
+
+    # What the profiler records
+
+    def enter_scope(self, name: str) -> None:
+        if self.profiler is not None:
+            self.profiler.enter(name)
+
+    def leave_scope(self) -> None:
+        if self.profiler is not None:
+            self.profiler.leave()
 
     # Synchronization
 

@@ -185,9 +185,13 @@ def _launch(
     kernel.descriptors.emit(launch, arrays, metadata[1] if metadata else None)
     most = kernel.finish()
     if most > _MOST_SHARED:
+        less = (
+            ", or fewer concurrent steps"
+            if kernel.profiler is None
+            else ", fewer concurrent steps, or less profile_space"
+        )
         raise ValueError(
-            f"{kernel.name} has {most} bytes of shared memory, but a block of a GPU at most {_MOST_SHARED}: take smaller buffers, "
-            "or fewer concurrent steps."
+            f"{kernel.name} has {most} bytes of shared memory, but a block of a GPU at most {_MOST_SHARED}: take smaller buffers{less}."
         )
     shared.owner.attributes["value"] = ir.IntegerAttr.get(kernel.i32, most)
 
