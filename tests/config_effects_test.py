@@ -1,8 +1,6 @@
 """Each option does what it says: none is accepted and ignored."""
 
 import logging
-import pathlib
-import re
 import warnings
 
 import numpy as np
@@ -21,25 +19,6 @@ NAN = np.float32(np.nan)
 def log(caplog):
     with caplog.at_level(logging.WARNING):
         yield lambda: "\n".join(r.getMessage() for r in caplog.records)
-
-
-def test_every_option_has_a_reader_or_says_that_it_has_no_effect():
-    folder = pathlib.Path(jax.__file__).parent
-    sources = {p: p.read_text() for p in folder.rglob("*.py")}
-    flags = sources.pop(folder / "_src" / "config" / "_flags.py")
-    sources.pop(folder / "__init__.py")
-    variables = dict(re.findall(r'^(\w+) = \w+\(\n?\s*"(\w+)"', flags, re.MULTILINE))
-    text = "\n".join(sources.values())
-    assert 'f"jax_{plugin_name}_visible_devices"' in text
-    used = {"jax_cuda_visible_devices", "jax_rocm_visible_devices"}
-    used.update(re.findall(r"config\.(\w+)", text), re.findall(r'"(\w+)(?=")', text))
-    ignored = []
-    for name, holder in config.config._value_holders.items():
-        hook = getattr(holder, "_update_global_hook", None)
-        names = {name, *(v for v, n in variables.items() if n == name)}
-        if hook is None and not names & used and holder._no_effect is None:
-            ignored.append(name)
-    assert not ignored
 
 
 def test_options_of_missing_parts_warn():

@@ -174,3 +174,24 @@ def test_one_version():
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     assert "jaxlib>=0.10.2,<0.13" in project["dependencies"]
     assert project["requires-python"] == ">=3.11"
+
+
+def test_every_option_has_a_reader_or_says_that_it_has_no_effect():
+    from jax._src import config
+
+    folder = ROOT / "jax"
+    sources = {p: p.read_text() for p in folder.rglob("*.py")}
+    flags = sources.pop(folder / "_src" / "config" / "_flags.py")
+    sources.pop(folder / "__init__.py")
+    variables = dict(re.findall(r'^(\w+) = \w+\(\n?\s*"(\w+)"', flags, re.MULTILINE))
+    text = "\n".join(sources.values())
+    assert 'f"jax_{plugin_name}_visible_devices"' in text
+    used = {"jax_cuda_visible_devices", "jax_rocm_visible_devices"}
+    used.update(re.findall(r"config\.(\w+)", text), re.findall(r'"(\w+)(?=")', text))
+    ignored = []
+    for name, holder in config.config._value_holders.items():
+        hook = getattr(holder, "_update_global_hook", None)
+        names = {name, *(v for v, n in variables.items() if n == name)}
+        if hook is None and not names & used and holder._no_effect is None:
+            ignored.append(name)
+    assert not ignored
