@@ -48,4 +48,6 @@ def main(kind: str) -> int:
 
 
 if __name__ == "__main__":
+    if sys.argv[1:] not in ([kind] for kind in accelerator_slot.VARIABLES):
+        sys.exit(__doc__)
     print(main(sys.argv[1]))
