@@ -641,6 +641,8 @@ def _new_test(file: Path) -> str:
 
 def _test_dependencies(path: Path, own: dict[str, str], facts: SourceFacts) -> Iterator[str]:
     """The targets that a file needs besides those of `jax`, which `_Needs` finds."""
+    if "native.extension" in path.read_text():  # else it would be compiled in the test
+        yield "//jaxlib:jaxlib_ext"
     _, names = facts.read(path, path.stem, texts=True)
     for name in names:
         first = name.split(".")[0]
