@@ -94,7 +94,9 @@ def tests_of(files: Iterable[str], tag: str) -> str:
     changed = sorted({pattern for file in files if (pattern := _changed_targets(file))})
     quoted = " + ".join(f'"{pattern}"' for pattern in changed)  # names may have spaces
     dependents = "//..." if "//..." in changed else f"rdeps(//..., {quoted or 'set()'})"
-    return f"attr(tags, '[\\[ ]{tag}[,\\]]', kind('_test rule$', {dependents}))"
+    tests = f"attr(tags, '[\\[ ]{tag}[,\\]]', kind('_test rule$', {dependents}))"
+    # Some run only where somebody asks for them, in surroundings of their own.
+    return f"let tests = {tests} in $tests except attr(tags, '[\\[ ]manual[,\\]]', $tests)"
 
 
 def _changed_targets(file: str) -> str | None:

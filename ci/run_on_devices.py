@@ -30,14 +30,15 @@ ROOT = Path(__file__).absolute().parent.parent
 accelerator_slot = count_accelerators.accelerator_slot
 BACKENDS = {"cuda": "gpu", "rocm": "gpu", "tpu": "tpu"}
 NO_TESTS = 5
+NOTHING_RUN = "no test of it was chosen"
 # What drivers and runtimes say of a machine that has failed, not of a program.
 FAILED_MACHINE = re.compile(
     r"CUDA_ERROR_(ECC_UNCORRECTABLE|DEVICE_UNAVAILABLE|DEVICES_UNAVAILABLE|SYSTEM_NOT_READY|SYSTEM_DRIVER_MISMATCH"
     r"|HARDWARE_STACK_ERROR|NVLINK_UNCORRECTABLE|OPERATING_SYSTEM|NO_DEVICE|NOT_INITIALIZED|UNKNOWN)"
     r"|GPU is lost|Xid \(PCI|Failed to initialize NVML|NVML: Driver/library version mismatch"
-    r"|hipError(NoDevice|ECCNotCorrectable|NotInitialized|SystemDriverMismatch)|HSA_STATUS_ERROR_OUT_OF_RESOURCES"
+    r"|hipError(NoDevice|ECCNotCorrectable|NotInitialized|SystemDriverMismatch)"
     r"|amdgpu: GPU reset|The TPU is already in use|TPU initialization failed|Failed to connect to the TPU"
-    r"|No space left on device|Cannot allocate memory|Input/output error"
+    r"|No space left on device|Input/output error"
 )
 KILLED = (
     signal.SIGKILL,
@@ -52,7 +53,7 @@ class Attempt:
 
     Attributes:
       outcome: "passed", "failed" or "machine".
-      reason: what says so, if it did not pass.
+      reason: what says so, if it did not pass or had nothing to run.
     """
 
     number: int
@@ -75,7 +76,7 @@ class Result:
 def judge(status: int, log: str, report: Path) -> tuple[str, str]:
     """What a run of pytest has come to, and why."""
     if status in (0, NO_TESTS):
-        return "passed", ""
+        return "passed", NOTHING_RUN if status else ""
     failed = failures(report)
     if failed:
         others = [name for name, text in failed if not FAILED_MACHINE.search(text)]
@@ -294,7 +295,10 @@ def main(arguments: list[str]) -> int:
     if len({path.stem for path in files}) < len(files):
         raise SystemExit("devices: two files have one name, and so would their results")
     results = options.results.absolute()
-    results.mkdir(parents=True, exist_ok=True)
+    try:
+        results.mkdir(parents=True, exist_ok=True)
+    except OSError as e:
+        raise SystemExit(f"devices: the folder of results cannot be made: {e}") from None
 
     def command(path: Path, report: Path) -> list[str]:
         pytest = [sys.executable, "-m", "pytest", "-q", "-p", "no:xdist", "-p", "no:cacheprovider"]
@@ -307,6 +311,10 @@ def main(arguments: list[str]) -> int:
     outcomes = [result.outcome for result in found.values()]
     counts = ", ".join(f"{outcomes.count(o)} {o}" for o in ("passed", "failed", "machine"))
     say(f"{len(files)} files on {len(groups)} devices: {counts}; logs and reports are in {results}")
+    reasons = {result.attempts[-1].reason for result in found.values() if result.attempts}
+    if reasons == {NOTHING_RUN}:
+        say(f"{NOTHING_RUN}, for any file: look at the options that choose tests")
+        return 1
     return int(any(outcome != "passed" for outcome in outcomes))
 
 

@@ -41,7 +41,7 @@ report.write_text('<testsuites><testsuite tests="1"><testcase classname="t" name
     ("status", "log", "report", "outcome", "reason"),
     [
         (0, "", "", "passed", ""),
-        (5, "", "", "passed", ""),
+        (5, "", "", "passed", "no test of it was chosen"),
         (1, LOST, REPORT.format("assert 1 == 2", ""), "failed", "1 tests, the first is x_test::test_b"),
         (1, "", REPORT.format("JaxRuntimeError", LOST), "machine", "CUDA_ERROR_ECC_UNCORRECTABLE"),
         (1, "", REPORT.format("CUDA_ERROR_ILLEGAL_ADDRESS", ""), "failed", "1 tests, the first is x_test::test_b"),
@@ -176,6 +176,23 @@ def test_groups_of_devices(monkeypatch, tmp_path, capsys):
         ([*own, __file__], "two files have one name"),
         (["--devices-per-file=0", *own], "are 1 at least"),
         (["--attempts=0", *own], "are 1 at least"),
+        (["--results=/dev/null/x", __file__], "folder of results cannot be made"),
     ):
         with pytest.raises(SystemExit, match=message):
             run_on_devices.main(["cuda", *arguments])
+
+
+def test_a_run_of_nothing_fails(monkeypatch, tmp_path, capsys):
+    """Such as with a name after -k that no test has; files without a chosen test beside others are fine."""
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0")
+    for reasons, status in (
+        (["no test of it was chosen"] * 2, 1),
+        (["no test of it was chosen", ""], 0),
+    ):
+        attempts = [run_on_devices.Attempt(1, ["0"], "passed", reason, 0.1) for reason in reasons]
+        found = {
+            Path(f"x{i}"): run_on_devices.Result("x_test.py", [a]) for i, a in enumerate(attempts)
+        }
+        monkeypatch.setattr(run_on_devices, "Run", lambda *args: lambda: found)
+        assert run_on_devices.main(["cuda", f"--results={tmp_path}", __file__]) == status
+    assert "no test of it was chosen, for any file" in capsys.readouterr().out
