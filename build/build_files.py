@@ -626,10 +626,10 @@ def _new_test(file: Path) -> str:
     name = file.name.removesuffix("_test.py")
     lines = ["", "jax_multiplatform_test(", f'    name = "{name}",']
     aot = name.startswith("aot_")  # compiles for absent devices
-    if aot:
-        lines += ["    backends = [", '        "cuda_compile",', '        "tpu_compile",', "    ],"]
-    elif 'pytest.mark.aot("tpu")' in file.read_text():
-        kinds = ("cpu", "gpu", "tpu", "tpu_compile")
+    marks = re.findall(r'pytest\.mark\.aot\("(tpu|cuda)"', file.read_text())
+    kinds = sorted({f"{mark}_compile" for mark in marks} or {"cuda_compile", "tpu_compile"})
+    if aot or marks:
+        kinds = kinds if aot else ["cpu", "gpu", "tpu", *kinds]
         lines += ["    backends = [", *(f'        "{kind}",' for kind in kinds), "    ],"]
     for kind in ("cases", "scenarios"):
         if (file.parent / f"{name}_{kind}.py").exists():
