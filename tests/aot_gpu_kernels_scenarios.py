@@ -31,8 +31,8 @@ def like(*shape, dtype=BF16):
 
 
 def _ptxas():
-    folder = Path(next(iter(find_spec("nvidia").submodule_search_locations)))
-    return next(folder.glob("*/bin/ptxas"))
+    folders = map(Path, find_spec("nvidia").submodule_search_locations)
+    return next(path for folder in folders for path in folder.glob("*/bin/ptxas"))
 
 
 def _compile_as_users_do(lowered, folder):
