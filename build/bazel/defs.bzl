@@ -24,7 +24,11 @@ _BACKENDS = ["cpu", "gpu", "tpu"]
 
 # The vendors' compilers, which compile for devices that are absent.
 _COMPILERS = {
-    "cuda_compile": ["@accelerators//jax-cuda13-pjrt", "@accelerators//nvidia-cuda-nvcc"],
+    "cuda_compile": [
+        "@accelerators//jax-cuda13-pjrt",
+        "@accelerators//jax-cuda13-plugin",
+        "@accelerators//nvidia-cuda-nvcc",
+    ],
     "tpu_compile": ["@accelerators//libtpu"],
 }
 _PYTEST = "//build/bazel:pytest_main.py"
