@@ -19,7 +19,7 @@ from jax._src.ad_util import Zero
 from jax._src.interpreters import ad, batching, mlir
 from jax._src.lax import lax, native_calls
 from jax._src.lib import native_kernels
-from jax._src.mesh import get_abstract_mesh
+from jax._src.mesh import AxisType, get_abstract_mesh
 from jax._src.nn.logits_attention import accumulator, attention_of_logits
 from jax._src.transforms.derivatives import jvp, vjp
 
@@ -42,6 +42,15 @@ class Options(NamedTuple):
     has_key_lengths: bool
     has_mask: bool
 
+    @property
+    def extra(self) -> tuple[bool, bool, bool]:
+        """Which operands there are besides query, key and value."""
+        return self.has_query_lengths, self.has_key_lengths, self.has_mask
+
+    @property
+    def num_operands(self) -> int:
+        return 3 + sum(self.extra)
+
 
 def suits_tiles(query: Any, key: Any, bias: Any, mask: Any, scale: Any, window: Any) -> bool:
     """Returns whether `tiled_attention` is for these arguments, and the kernel is there and not slower."""
@@ -50,8 +59,7 @@ def suits_tiles(query: Any, key: Any, bias: Any, mask: Any, scale: Any, window: 
         return False
     if isinstance(scale, core.Tracer) or np.ndim(scale) or not _are_numbers(window):
         return False
-    mesh = get_abstract_mesh()
-    if mesh._any_axis_explicit or mesh._any_axis_manual:
+    if not set(get_abstract_mesh().axis_types) <= {AxisType.Auto}:
         return False
     return _suits_kernel(*avals[:2]) and _has_kernel()
 
@@ -107,7 +115,7 @@ def tiled_attention(
 
 def _by_logits(query, key, value, *extra, options):
     given = iter(extra)
-    query_lengths, key_lengths, mask = [next(given) if has else None for has in options[3:]]
+    query_lengths, key_lengths, mask = [next(given) if has else None for has in options.extra]
     out, sums = attention_of_logits(
         query, key, value, None, mask, np.asarray(options.scale), query_lengths, key_lengths,
         is_causal=options.is_causal, window=options.window, return_residual=True,
@@ -125,20 +133,20 @@ def _closed(extra, options):
     return lambda *arrays: _by_logits(*arrays, *extra, options=options)[0]
 
 
-def _split(operands: Sequence[Any], options: Options, results: int) -> list[Sequence[Any]]:
+def _split(operands: Sequence[Any], options: Options) -> list[Sequence[Any]]:
     """Parts of the operands of a derivative: arrays, others, results of the attention, and linear ones."""
-    count = 3 + sum(options[3:])
-    ends = [0, 3, count, count + results, len(operands)]
+    count = options.num_operands
+    ends = [0, 3, count, count + 2, len(operands)]
     return [operands[a:b] for a, b in zip(ends, ends[1:])]
 
 
 def _tangent_by_logits(*operands, options):
-    arrays, extra, _, tangents = _split(operands, options, 2)
+    arrays, extra, _, tangents = _split(operands, options)
     return jvp(_closed(extra, options), arrays, tangents)[1]
 
 
 def _gradient_by_logits(*operands, options):
-    arrays, extra, _, (cotangent,) = _split(operands, options, 2)
+    arrays, extra, _, (cotangent,) = _split(operands, options)
     return vjp(_closed(extra, options), *arrays)[1](cotangent)
 
 
@@ -160,7 +168,7 @@ def _derivative_jvp(primitive, by_logits, primals, tangents, *, options):
     """The JVP of a derivative, as a function of all but the results of the attention."""
     out = primitive.bind(*primals, options=options)
     differentiated = [i for i, t in enumerate(tangents) if type(t) is not Zero]
-    results = range(3 + sum(options[3:]), 5 + sum(options[3:]))
+    results = range(options.num_operands, options.num_operands + 2)
     differentiated = [i for i in differentiated if i not in results]
 
     def of(*some):
@@ -176,7 +184,7 @@ def _derivative_jvp(primitive, by_logits, primals, tangents, *, options):
 
 
 def _tangent_transpose(cotangent, *operands, options):
-    *known, tangents = _split(operands, options, 2)
+    *known, tangents = _split(operands, options)
     if type(cotangent) is Zero:
         return [Zero(x.aval) if ad.is_undefined_primal(x) else None for x in operands]
     known = [x for part in known for x in part]
@@ -186,7 +194,7 @@ def _tangent_transpose(cotangent, *operands, options):
 
 
 def _gradient_transpose(cotangents, *operands, options):
-    *known, _ = _split(operands, options, 2)
+    *known, _ = _split(operands, options)
     if all(type(c) is Zero for c in cotangents):
         return [Zero(x.aval) if ad.is_undefined_primal(x) else None for x in operands]
     known = [x for part in known for x in part]
@@ -242,7 +250,7 @@ def _lowering(target, by_logits):
         query, key = ctx.avals_in[:2]
         partitioned = native_calls.is_partitioned(ctx)
         # The compiler can partition a call along leading dimensions that all operands have.
-        can_split = not any(options[3:]) and query.shape[2] == key.shape[2]
+        can_split = not any(options.extra) and query.shape[2] == key.shape[2]
         if (
             not _suits_kernel(query, key)
             or (partitioned and not can_split)
@@ -258,7 +266,7 @@ def _lowering(target, by_logits):
 def _call(ctx, target, operands, options, heads_first):
     before, after = options.window or (0, 0)
     numbers = [
-        heads_first, options.is_causal, options.window is not None, before, after, *options[3:],
+        heads_first, options.is_causal, options.window is not None, before, after, *options.extra,
     ]  # fmt: skip
     attributes = {"options": np.array(numbers, np.int64), "scale": options.scale}
     ins, outs = [list(avals) for avals in (ctx.avals_in, ctx.avals_out)]
