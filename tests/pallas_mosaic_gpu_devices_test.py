@@ -80,6 +80,10 @@ def adds_everywhere(x_ref, o_ref, sem):
     pl.run_scoped(scope, plgpu.SMEM(SHAPE, f32))
 
 
+def signals_everywhere(x_ref, o_ref, sem):
+    pl.semaphore_signal(plgpu.multicast_ref(sem, "d"))
+
+
 def to(device_id, **options):
     def body(x_ref, o_ref, sem):
         pl.semaphore_signal(sem, device_id=device_id, **options)
@@ -116,6 +120,7 @@ REFUSED = {
     "core": (to(0, core_index=1), ONE, "have no cores", "have no cores"),
     "axes": (stores_along("z"), ONE, "collective_axes are .'z'", "is for all devices of the mesh"),
     "twice": (stores_along(("d", "d")), ONE, "name all of the mesh's axes", "is for all devices"),
+    "signal": (signals_everywhere, ONE, "counted by plgpu.semaphore_signal_multicast", "by plgpu.semaphore_signal_multicast"),
     "narrow": (*BF16, None, "have 2 bytes of bfloat16 beside each other"),
 }  # fmt: skip
 

@@ -187,6 +187,21 @@ def _last(found: Any) -> Any:
     return lax.reduce_max(lax.select(found, positions, lax.full_like(positions, 0)), (0,))
 
 
+def messages(error: Error) -> list[tuple[Any, str]]:
+    """Whether there is an error of each kind, and its message where arguments cannot be inserted: the format."""
+    return [(found, _message(error, effect)) for effect, found in error._pred.items()]
+
+
+def _message(error: Error, effect: ErrorEffect) -> str:
+    payload = error._payload[effect]
+    alike = [e for e in error._payload if e.shape_dtypes == effect.shape_dtypes]
+    # With payloads of one type, nothing says which kind a tree is of.
+    trees = error._metadata.values() if len(alike) == 1 else ()
+    exceptions = [tree_unflatten(tree, payload) for tree in trees]
+    texts = [e.fmt_string for e in exceptions if isinstance(e, FailedCheckError)]
+    return " or ".join(texts) or effect.error_type.__name__
+
+
 # The primitive
 
 check_p = Primitive("check", multiple_results=True)

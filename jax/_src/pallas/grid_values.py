@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Hashable, Iterable
 from typing import Any
 
 import numpy as np
@@ -9,6 +10,7 @@ import numpy as np
 from jax._src import core
 from jax._src.core import ClosedJaxpr, Jaxpr, Primitive
 from jax._src.lax.parallel import axis_index_p
+from jax._src.pallas.grids import GridMapping
 from jax._src.pallas.primitives import num_programs_p, program_id_p
 
 # A primitive without operands whose value the grid says, and its axis: a number or a name.
@@ -77,5 +79,13 @@ def axes_asked_for(jaxpr: Jaxpr) -> set[Any]:
             out.add(eqn.params["axis_name"])
         bound = {eqn.params["mesh"].axis_name} if eqn.primitive.name == "warp_map" else set()
         for j in core.jaxprs_in_params(eqn.params):
-            out |= axes_asked_for(getattr(j, "jaxpr", j)) - bound
+            out |= axes_asked_for(j) - bound
     return out
+
+
+def axes_from_outside(
+    jaxpr: Jaxpr, mapping: GridMapping, mesh: Any, devices: Iterable[Hashable]
+) -> list[Any]:
+    """Return the names of the axes whose index a kernel asks for, but for those of its grid, its mesh and of devices."""
+    own = {*(mapping.grid_names or ()), *(() if mesh is None else mesh.shape), *devices}
+    return sorted(axes_asked_for(jaxpr) - own, key=str)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import enum
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -102,15 +102,30 @@ class DeviceIdType(enum.Enum):
 DeviceId = Any
 
 
+def _unraveled(number: Any, sizes: Sequence[int]) -> list[Any]:
+    if len(sizes) <= 1:
+        return [number] * len(sizes)
+    out: list[Any] = []
+    rest = lax.convert_element_type(number, np.int32)
+    for size in reversed(sizes):
+        out.append(lax.rem(rest, np.int32(size)))
+        rest = lax.div(rest, np.int32(size))
+    return out[::-1]
+
+
 def mesh_coordinates(
-    device_id: DeviceId, device_id_type: DeviceIdType, sizes: Mapping[Any, int]
-) -> list[Any]:
+    device_id: DeviceId, device_id_type: DeviceIdType, sizes: Mapping[Any, int],
+    position: Callable[[Any], Any] = axis_index,
+    unraveled: Callable[[Any, Sequence[int]], list[Any]] = _unraveled,
+) -> list[Any]:  # fmt: skip
     """Return the coordinates of a device in a mesh, for axes it does not name those of this device.
 
     Args:
       device_id: an integer, a tuple of coordinates, or a dictionary of coordinates by axis names.
       device_id_type: what an integer or a tuple means.
       sizes: the sizes of the mesh's axes by name.
+      position: function from the name of an axis to this device's position.
+      unraveled: function from a number and sizes to the coordinates of what has that number in row-major order.
 
     Raises:
       ValueError: if the mesh has no such axes.
@@ -122,30 +137,19 @@ def mesh_coordinates(
             group = name if isinstance(name, tuple) else (name,)
             unknown = [n for n in group if n not in sizes]
             if unknown:
-                raise ValueError(f"device_id {device_id} has axes {unknown}, the mesh has {names}.")
-            given.update(zip(group, _unraveled(value, [sizes[n] for n in group])))
-        return [given[n] if n in given else axis_index(n) for n in names]
+                raise ValueError(f"device_id has axes {unknown}, the mesh has {names}.")
+            given.update(zip(group, unraveled(value, [sizes[n] for n in group])))
+        return [given[n] if n in given else position(n) for n in names]
     if device_id_type is DeviceIdType.LOGICAL:
         if isinstance(device_id, (tuple, list)):
             (device_id,) = device_id
-        return _unraveled(device_id, list(sizes.values()))
+        return unraveled(device_id, list(sizes.values()))
     coordinates = list(device_id) if isinstance(device_id, (tuple, list)) else [device_id]
     if len(coordinates) != len(names):
         raise ValueError(
             f"device_id has {len(coordinates)} coordinates, but the mesh has {len(names)} axes: {names}."
         )
     return coordinates
-
-
-def _unraveled(number: Any, sizes: Sequence[int]) -> list[Any]:
-    if len(sizes) <= 1:
-        return [number] * len(sizes)
-    out: list[Any] = []
-    rest = lax.convert_element_type(number, np.int32)
-    for size in reversed(sizes):
-        out.append(lax.rem(rest, np.int32(size)))
-        rest = lax.div(rest, np.int32(size))
-    return out[::-1]
 
 
 def logical_device_id(

@@ -13,7 +13,7 @@ from jax._src import core as jax_core, source_info_util
 from jax._src.core import Jaxpr
 from jax._src.lax.parallel import axis_index
 from jax._src.pallas.blocks import Squeezed
-from jax._src.pallas.grid_values import axes_asked_for
+from jax._src.pallas.grid_values import axes_from_outside
 from jax._src.pallas.grids import GridMapping, dynamic_grid_dim
 from jax._src.pallas.mosaic.copies import get_barrier_semaphore_p
 from jax._src.pallas.mosaic.interpret import dma, matrix_units, random, rules, sparse_core
@@ -59,8 +59,7 @@ def run_call(
     _check(jaxpr, interpret_params, where)
     _check_options(jaxpr, grid_mapping, compiler_params, where)
     devices = device_axes()
-    own = {*(grid_mapping.grid_names or ()), *(() if mesh is None else mesh.shape), *devices}
-    outer = sorted(axes_asked_for(jaxpr) - own, key=str)
+    outer = axes_from_outside(jaxpr, grid_mapping, mesh, devices)
     call = _Call(
         interpret_params, jaxpr, grid_mapping, tuple(out_avals), tuple(input_output_aliases),
         compiler_params, mesh, where, devices, outer,

@@ -14,7 +14,7 @@ from jax._src.core import Jaxpr, ShapeDtypeStruct
 from jax._src.indexing import Slice
 from jax._src.lax.parallel import axis_index
 from jax._src.pallas.blocks import BlockMapping, Element, Squeezed
-from jax._src.pallas.grid_values import axes_asked_for
+from jax._src.pallas.grid_values import axes_from_outside
 from jax._src.pallas.grids import GridMapping, dynamic_grid_dim
 from jax._src.pallas.memory import MemorySpace as AnySpace
 from jax._src.pallas.mosaic_gpu.core import MemorySpace
@@ -48,8 +48,7 @@ def run_call(
       The results.
     """
     devices = device_axes() if reaches_other_devices(jaxpr) else {}
-    own = {*(grid_mapping.grid_names or ()), *(() if mesh is None else mesh.shape), *devices}
-    outer = sorted(axes_asked_for(jaxpr) - own, key=str)
+    outer = axes_from_outside(jaxpr, grid_mapping, mesh, devices)
     call = _Call(
         interpret_params, jaxpr, grid_mapping, tuple(out_avals), tuple(input_output_aliases), mesh, outer, devices
     )  # fmt: skip

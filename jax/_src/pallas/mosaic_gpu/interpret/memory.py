@@ -102,12 +102,11 @@ def allocate(aval: Any, name: str, key: Any, zero: bool, cluster_size: Any) -> B
         for i in np.ndindex(*aval.shape):
             array[i] = Barrier(dtype.num_arrivals * blocks, f"{name}{list(i)}")
     elif isinstance(dtype, SemaphoreTy):
-        array = np.zeros(aval.shape, np.int32)
+        return Buffer(np.zeros(aval.shape, np.int32), name, key, is_semaphores=True)
     else:
         is_acc = isinstance(aval, WGMMAAbstractAccumulatorRef)
         array = filled(aval.shape, dtype, zero or is_acc)
-    is_semaphores = isinstance(dtype, SemaphoreTy) and not isinstance(dtype, BarrierType)
-    return Buffer(array, name, key, is_semaphores)
+    return Buffer(array, name, key)
 
 
 COMBINE = {

@@ -74,9 +74,13 @@ def _target(
     """Return the buffer that a view is of, and the transforms of its array."""
     found, rest = _targets(machine, thread, ref, transforms)
     if len(found) > 1 or any([isinstance(t, MulticastRef) for t in transforms]):
+        how = (
+            "counted by plgpu.semaphore_signal_multicast"
+            if found[0].is_semaphores
+            else "written by plgpu.multimem_store or plgpu.copy_smem_to_gmem, and read by plgpu.multimem_load_reduce"
+        )
         raise NotImplementedError(
-            f"{found[0].name} on all devices (plgpu.multicast_ref) is written by plgpu.multimem_store or plgpu.copy_smem_to_gmem, and read by "
-            "plgpu.multimem_load_reduce, not so."
+            f"{found[0].name} on all devices (plgpu.multicast_ref) is {how}, not so."
         )
     return found[0], rest
 
@@ -434,9 +438,8 @@ def _count(machine: Machine, thread: Thread, x: Any) -> tuple[np.ndarray, str]:
 
 def _add_to(machine: Machine, thread: Thread, x: Any, inc: Any, device: Any, kind: Any) -> None:
     transforms = x.transforms if device is None else (PeerMemRef(device, kind), *x.transforms)
-    buffers, rest = _targets(machine, thread, x.ref, transforms)
-    for buffer in buffers:
-        _view(buffer, rest)[...] += int_of(inc)
+    count, _ = _count(machine, thread, TransformedRef(x.ref, transforms))
+    count[...] += int_of(inc)
 
 
 @rule(ops.signal_p)
@@ -451,7 +454,9 @@ def _signal(machine: Machine, thread: Thread, eqn: JaxprEqn, values: list[Any]) 
 def _signal_all(machine: Machine, thread: Thread, eqn: JaxprEqn, values: list[Any]) -> Run:
     yield from ()
     x, inc = operands_of(eqn.params["tree"], values)
-    _add_to(machine, thread, x, inc, None, DeviceIdType.MESH)
+    buffers, rest = _targets(machine, thread, x.ref, x.transforms)
+    for buffer in buffers:
+        _view(buffer, rest)[...] += int_of(inc)
     return []
 
 

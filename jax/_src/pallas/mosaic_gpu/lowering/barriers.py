@@ -18,7 +18,7 @@ import numpy as np
 from jax._src.lib.mlir.dialects import arith, llvm, nvvm
 from jax._src.pallas.kernel_rules import RuleContext
 from jax._src.pallas.mosaic_gpu.copies import barrier_arrive_p, barrier_test_p, barrier_wait_p
-from jax._src.pallas.mosaic_gpu.core import BarrierType
+from jax._src.pallas.mosaic_gpu.core import NUM_WARPS, BarrierType
 from jax._src.pallas.mosaic_gpu.layouts import WARPGROUP
 from jax._src.pallas.mosaic_gpu.lowering.clusters import groups_of
 from jax._src.pallas.mosaic_gpu.lowering.fragments import splat
@@ -181,7 +181,7 @@ def arrive(kernel: GpuKernel, barrier: Barriers) -> None:
         with only(kernel.one_lane()):
             nvvm.mbarrier_arrive(barrier.pointer(kernel), results=[kernel.i64])
     elif kernel.is_warp:
-        _arrive_often(kernel, barrier, WARPGROUP // WARP)
+        _arrive_often(kernel, barrier, NUM_WARPS)
     else:
         nvvm.mbarrier_arrive(barrier.pointer(kernel), results=[kernel.i64])
 
@@ -225,7 +225,7 @@ def arrive_expecting(kernel: GpuKernel, barrier: Barriers, size: int) -> None:
         expected = arith.select(is_first(kernel.in_thread), integer(share + rest), expected)
     nvvm.mbarrier_arrive_expect_tx(barrier.pointer(kernel), expected, results=[kernel.i64])
     if kernel.is_warp:
-        _arrive_often(kernel, barrier, WARPGROUP // WARP - 1)
+        _arrive_often(kernel, barrier, NUM_WARPS - 1)
 
 
 @rule(barrier_wait_p)

@@ -114,7 +114,6 @@ def lower_call(
         kernel = Kernel(where, context, mesh.num_threads or 1, params)
         devices = getattr(ctx.module_context.axis_context, "device_assignment", None)
         kernel.device = devices[0] if devices else None
-        own = {*mesh.shape, *(() if mesh.thread_name is None else (mesh.thread_name,))}
         kernel.layouts = Layouts(jaxpr)
         kernel.used = _used(jaxpr)
         kernel.semaphores = Counters.find(
@@ -128,7 +127,9 @@ def lower_call(
             kernel.profiler = Profiler(kernel)
             zeros.append(kernel.profiler.type_of_records(blocks))
         operands = len(args) + len(out_avals) + 2 * len(zeros)
-        kernel.devices = Devices.of(ctx.module_context.axis_context, jaxpr, own, operands, where)
+        kernel.devices = Devices.of(
+            ctx.module_context.axis_context, jaxpr, mesh.shape, operands, where
+        )
         kernel.semaphores.devices = kernel.devices
         module = _module(
             kernel, jaxpr, grid_mapping, mesh, kernel_name, blocks, len(args), len(out_avals), bool(counters), len(zeros)

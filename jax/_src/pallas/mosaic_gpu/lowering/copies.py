@@ -27,7 +27,7 @@ from jax._src.pallas.mosaic_gpu.core import MemorySpace
 from jax._src.pallas.mosaic_gpu.lowering import barriers, lane_copies
 from jax._src.pallas.mosaic_gpu.lowering.clusters import narrow
 from jax._src.pallas.mosaic_gpu.lowering.devices import EVERYWHERE
-from jax._src.pallas.mosaic_gpu.lowering.indices import Index, integer
+from jax._src.pallas.mosaic_gpu.lowering.indices import Index, integer, pointer_at
 from jax._src.pallas.mosaic_gpu.lowering.kernel import (
     TABLE,
     GpuKernel,
@@ -224,7 +224,7 @@ def initialize_descriptor(pointer: Any, operand: Any, box: Box) -> None:
     def array(values: Sequence[int]) -> Any:
         out = llvm.alloca(pointer.type, constant(len(values)), i64)
         for i, n in enumerate(values):
-            at = llvm.GEPOp(pointer.type, out, [], [i], i64, None).result
+            at = pointer_at(out, i, i64)
             llvm.StoreOp(constant(n), at)
         return out
 

@@ -10,11 +10,9 @@ from typing import Any
 import numpy as np
 
 from jax._src import dtypes, source_info_util
-from jax._src.checkify.errors import Error, check_p
-from jax._src.checkify.exceptions import ErrorEffect, FailedCheckError
+from jax._src.checkify.errors import Error, check_p, messages
 from jax._src.core import AbstractRef
 from jax._src.debugging import debug_print_p
-from jax._src.lib.mlir import ir
 from jax._src.lib.mlir.dialects import arith, cf, gpu
 from jax._src.pallas.element_types import is_float, is_signed
 from jax._src.pallas.kernel_rules import RuleContext
@@ -28,7 +26,6 @@ from jax._src.pallas.mosaic_gpu.lowering.fragments import (
     positions,
     vector_axis,
 )
-from jax._src.pallas.mosaic_gpu.lowering.indices import Index
 from jax._src.pallas.mosaic_gpu.lowering.kernel import TABLE, GpuKernel, asm, only, rule
 from jax._src.pallas.primitives import delay_p
 from jax._src.tree_util import tree_unflatten
@@ -64,9 +61,9 @@ def _debug_print(
             f"by {fmt!r}."
         )
     if all([not a.shape for a in avals]):
-        conversions, values = zip(*map(_printed, specs, args)) if args else ((), ())
+        numbers = [_number(spec, x.scalar, x.dtype) for spec, x in zip(specs, args)]
         with only(kernel.one_lane()):
-            _printf(texts, conversions, values)
+            _printf(texts, [c for c, _ in numbers], [x for _, x in numbers])
     elif len(args) == 1:
         _print_array(kernel, texts, specs[0], args[0])
     else:
@@ -104,10 +101,6 @@ def _printf(texts: Sequence[str], conversions: Sequence[str], values: Sequence[A
     gpu.printf("".join([t + c for t, c in zip(literal, [*conversions, "\n"])]), *values)
 
 
-def _printed(spec: str, x: Fragment) -> tuple[str, Any]:
-    return _number(spec, x.scalar, x.dtype)
-
-
 def _number(spec: str, x: Any, dtype: Any) -> tuple[str, Any]:
     """Return how printf prints a number, and the number as it is given to it.
 
@@ -132,25 +125,13 @@ def _print_array(kernel: GpuKernel, texts: Sequence[str], spec: str, x: Fragment
     if x.is_splat:
         x = in_layout(kernel, x, layout_of(x.shape, x.dtype))
     axis = vector_axis(x.layout, x.shape)
-    first = first_of_copies(kernel, x.layout)
-
-    def printed() -> None:
+    with only(first_of_copies(kernel, x.layout)):
         for at, index in positions(kernel, x.layout, x.shape):
             for k, e in enumerate(elements(x.registers[at])):
                 own = [i + (k if d == axis else 0) for d, i in enumerate(index)]
                 conversion, value = _number(spec, e, x.dtype)
                 place = ", ".join(["%d"] * len(own))
-                _printf(texts, [f"[{place}]: {conversion}"], [*[_position(i) for i in own], value])
-
-    if first is None:
-        printed()
-    else:
-        with only(first):
-            printed()
-
-
-def _position(i: Index) -> Any:
-    return i.value(ir.IntegerType.get_signless(32))
+                _printf(texts, [f"[{place}]: {conversion}"], [*[i.value() for i in own], value])
 
 
 # Checks
@@ -159,19 +140,8 @@ def _position(i: Index) -> Any:
 @rule(check_p)
 def _check(ctx: RuleContext, *args: Any, err_tree: Any, debug: bool) -> list[Any]:
     error: Error = tree_unflatten(err_tree, args)
-    for effect, failed in error._pred.items():
+    for failed, message in messages(error):
         true = arith.constant(failed.scalar.type, True)
         where = source_info_util.summarize(ctx.eqn.source_info)
-        cf.assert_(arith.xori(failed.scalar, true), f"{_message(error, effect)}, at {where}")
+        cf.assert_(arith.xori(failed.scalar, true), f"{message}, at {where}")
     return []
-
-
-def _message(error: Error, effect: ErrorEffect) -> str:
-    """Return what a check of a kind says: the format of its message, as the device has no text for arguments."""
-    payload = error._payload[effect]
-    alike = [e for e in error._payload if e.shape_dtypes == effect.shape_dtypes]
-    exceptions = (
-        [tree_unflatten(t, payload) for t in error._metadata.values()] if len(alike) == 1 else []
-    )
-    texts = [e.fmt_string for e in exceptions if isinstance(e, FailedCheckError)]
-    return " or ".join(texts) or effect.error_type.__name__

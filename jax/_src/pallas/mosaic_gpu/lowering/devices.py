@@ -8,16 +8,17 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Hashable, Mapping
+from collections.abc import Hashable, Iterable, Mapping
 from typing import Any
 
 from jax._src.core import Jaxpr
 from jax._src.lib.mlir import ir
 from jax._src.lib.mlir.dialects import arith, llvm
+from jax._src.mesh import Mesh
 from jax._src.pallas.grid_values import axes_asked_for
 from jax._src.pallas.mosaic_gpu.devices import reaches_other_devices
-from jax._src.pallas.mosaic_gpu.lowering.indices import DYNAMIC, Index, integer, unraveled
-from jax._src.pallas.semaphores import DeviceId, DeviceIdType
+from jax._src.pallas.mosaic_gpu.lowering.indices import Index, integer, pointer_at, unraveled
+from jax._src.pallas.semaphores import DeviceId, DeviceIdType, mesh_coordinates
 from jax._src.sharding_impls import SPMDAxisContext
 
 _TABLES = 4  # words before the tables
@@ -32,6 +33,7 @@ class Devices:
       sizes: the sizes of the mesh's axes, by name.
       operands: how many arguments and results the kernel has.
       metadata: where the words are that XLA gives the kernel.
+      number: this device's number.
       at: this device's position along each axis.
       at_once: the numbers of the operands that the kernel reaches on all devices at once.
     """
@@ -45,7 +47,12 @@ class Devices:
 
     @classmethod
     def of(
-        cls, axis_context: Any, jaxpr: Jaxpr, own_axes: set[Any], operands: int, where: str
+        cls,
+        axis_context: Any,
+        jaxpr: Jaxpr,
+        own_axes: Iterable[Hashable],
+        operands: int,
+        where: str,
     ) -> Devices | None:
         """Return the devices that a kernel refers to; None if it refers to none, nor asks for its position among them.
 
@@ -61,7 +68,7 @@ class Devices:
           NotImplementedError: if the kernel does not run on each device of it by itself, or they are in another order.
         """
         reaches = reaches_other_devices(jaxpr)
-        asked = axes_asked_for(jaxpr) - own_axes
+        asked = axes_asked_for(jaxpr).difference(own_axes)
         mesh = axis_context.mesh if isinstance(axis_context, SPMDAxisContext) else None
         if mesh is None:
             if reaches:
@@ -77,8 +84,9 @@ class Devices:
                 f"{where} refers to other devices of a mesh whose axes {automatic} are not manual: name all axes in axis_names of "
                 "jax.shard_map."
             )
-        known = axis_context.device_assignment or getattr(mesh, "_flat_devices_tuple", ())
-        numbers = [d.id for d in known]
+        numbers = [d.id for d in axis_context.device_assignment or ()]
+        if not numbers and isinstance(mesh, Mesh):
+            numbers = mesh.device_ids.flatten().tolist()
         if numbers and numbers != list(range(len(numbers))):
             raise NotImplementedError(
                 f"{where} refers to other devices of a mesh of devices {numbers}: XLA knows where the memory of others is for meshes of all "
@@ -113,27 +121,15 @@ class Devices:
         Raises:
           ValueError: if the mesh has no such axes.
         """
-        names, at = list(self.sizes), dict(self.at)
-        if isinstance(device_id, Mapping):
-            for name, value in device_id.items():
-                group = name if isinstance(name, tuple) else (name,)
-                unknown = [n for n in group if n not in self.sizes]
-                if unknown:
-                    raise ValueError(f"device_id has axes {unknown}, the mesh has {names}.")
-                at.update(zip(group, unraveled(index_of(value), [self.sizes[n] for n in group])))
-        else:
-            given = list(device_id) if isinstance(device_id, (tuple, list)) else [device_id]
-            if kind is DeviceIdType.LOGICAL:
-                (number,) = given
-                return index_of(number).value()
-            if len(given) != len(names):
-                raise ValueError(
-                    f"device_id has {len(given)} coordinates, but the mesh has {len(names)} axes: {names}."
-                )
-            at.update(zip(names, map(index_of, given)))
+        if kind is DeviceIdType.LOGICAL and not isinstance(device_id, Mapping):
+            (number,) = device_id if isinstance(device_id, (tuple, list)) else (device_id,)
+            return index_of(number).value()
+        at = mesh_coordinates(
+            device_id, kind, self.sizes, self.at.__getitem__, lambda i, sizes: unraveled(index_of(i), sizes)
+        )  # fmt: skip
         out = Index()
-        for name, size in self.sizes.items():
-            out = out * size + at[name]
+        for i, size in zip(at, self.sizes.values()):
+            out = out * size + (i if isinstance(i, Index) else index_of(i))
         return out.value()
 
     def pointer(self, operand: int, own: Any, number: Any) -> Any:
@@ -165,20 +161,14 @@ class Devices:
         return _moved(own, self._start_of(metadata, operand, integer(number, i64)), here)
 
     def _start_of(self, metadata: Any, operand: int, number: Any) -> Any:
-        table = _at(metadata, [], [_TABLES + operand * self.count])
-        return _word(_at(table, [number], [DYNAMIC]), 0)
+        i64 = ir.IntegerType.get_signless(64)
+        return _word(pointer_at(metadata, _TABLES + operand * self.count, i64), number)
 
 
-def _at(words: Any, dynamic: list[Any], static: list[int]) -> Any:
+def _word(words: Any, i: Any) -> Any:
     i64 = ir.IntegerType.get_signless(64)
-    return llvm.GEPOp(words.type, words, dynamic, static, i64, None).result
-
-
-def _word(words: Any, i: int) -> Any:
-    return llvm.load(ir.IntegerType.get_signless(64), _at(words, [], [i]), alignment=8)
+    return llvm.load(i64, pointer_at(words, i, i64), alignment=8)
 
 
 def _moved(own: Any, there: Any, here: Any) -> Any:
-    i8 = ir.IntegerType.get_signless(8)
-    away = arith.subi(there, here)
-    return llvm.GEPOp(own.type, own, [away], [DYNAMIC], i8, None).result
+    return pointer_at(own, arith.subi(there, here))

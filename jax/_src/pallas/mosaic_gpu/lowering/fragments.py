@@ -13,6 +13,7 @@ import numpy as np
 from jax._src import dtypes
 from jax._src.lib.mlir import ir
 from jax._src.lib.mlir.dialects import arith, vector
+from jax._src.pallas.mosaic_gpu.core import NUM_WARPS
 from jax._src.pallas.mosaic_gpu.layouts import (
     WARPGROUP,
     FragmentedLayout,
@@ -196,7 +197,7 @@ def positions(
     dims = tiled_dims(layout, shape)
     base = [Index() for _ in shape]
     for groups, value, total in (
-        (layout.warp_dims, kernel.warp, WARPGROUP // WARP),
+        (layout.warp_dims, kernel.warp, NUM_WARPS),
         (layout.lane_dims, kernel.lane, WARP),
     ):
         for d, at in zip(groups, _digits(value, [_size(dims, g) for g in groups], total)):

@@ -8,9 +8,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from jax._src.lib.mlir import ir
-from jax._src.lib.mlir.dialects import arith
+from jax._src.lib.mlir.dialects import arith, llvm
 
-DYNAMIC = -(2**31)  # in place of an index of llvm.getelementptr that is a value
+_DYNAMIC = -(2**31)  # in place of an index of llvm.getelementptr that is a value
 
 
 def integer(value: int, type_: Any = None) -> Any:
@@ -87,6 +87,19 @@ class Index:
         if self.dynamic is None:
             return self
         return Index(self.static, _wide(self.dynamic), self.multiple)
+
+
+def pointer_at(start: Any, offset: Any, kind: Any = None) -> Any:
+    """Return a pointer to what is at an offset from another pointer.
+
+    Args:
+      start: the other pointer.
+      offset: the offset, an int or a value of MLIR.
+      kind: the type of the elements that it counts; None for bytes.
+    """
+    kind = ir.IntegerType.get_signless(8) if kind is None else kind
+    dynamic, static = ([], [offset]) if isinstance(offset, int) else ([offset], [_DYNAMIC])
+    return llvm.GEPOp(start.type, start, dynamic, static, kind, None).result
 
 
 def _wide(x: Any) -> Any:

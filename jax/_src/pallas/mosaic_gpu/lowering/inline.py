@@ -14,11 +14,10 @@ from jax._src import dtypes
 from jax._src.lib.mlir import ir
 from jax._src.lib.mlir.dialects import arith
 from jax._src.pallas.kernel_rules import RuleContext
-from jax._src.pallas.mosaic_gpu.layouts import WARPGROUP
+from jax._src.pallas.mosaic_gpu.core import NUM_WARPS
 from jax._src.pallas.mosaic_gpu.lowering.arrays import FragmentedArray, current_kernel, in_kernel
 from jax._src.pallas.mosaic_gpu.lowering.fragments import Fragment
 from jax._src.pallas.mosaic_gpu.lowering.kernel import (
-    WARP,
     GpuKernel,
     is_first,
     only,
@@ -115,7 +114,7 @@ def thread_idx() -> Any:
 def warp_idx() -> Any:
     """Return the number of the warp in its block, an i32."""
     kernel = current_kernel()
-    warps = arith.muli(kernel.warpgroup, c(WARPGROUP // WARP, kernel.i32))
+    warps = arith.muli(kernel.warpgroup, c(NUM_WARPS, kernel.i32))
     return arith.addi(warps, kernel.warp)
 
 

@@ -10,9 +10,10 @@ from jax._src.lib.mlir import ir
 from jax._src.lib.mlir.dialects import arith, gpu, llvm, nvvm, scf
 from jax._src.pallas.element_types import gpu_element_type, gpu_number_attribute
 from jax._src.pallas.kernel_rules import KernelContext, RuleTable
-from jax._src.pallas.mosaic_gpu.core import CompilerParams
+from jax._src.pallas.mosaic_gpu.core import NUM_WARPS, CompilerParams
 from jax._src.pallas.mosaic_gpu.layouts import WARPGROUP
-from jax._src.pallas.mosaic_gpu.lowering.indices import DYNAMIC, Index, integer
+from jax._src.pallas.mosaic_gpu.lowering.devices import Devices
+from jax._src.pallas.mosaic_gpu.lowering.indices import Index, integer, pointer_at
 
 TABLE = RuleTable("GPUs (Mosaic)")
 rule = TABLE.rule
@@ -100,7 +101,7 @@ class GpuKernel(KernelContext):
         self.grid: dict[Any, int] = {}
         self.program: list[tuple[Any, int]] = []
         self.architecture = (9, 0)
-        self.devices: Any = None
+        self.devices: Devices | None = None
         self.device: Any = None
         self.layouts: Any = None
         self.used: set[Any] = set()
@@ -122,8 +123,8 @@ class GpuKernel(KernelContext):
         self.lane = arith.remui(self.thread_id, integer(WARP))
         # All lanes of a warp have the same numbers of the warp: the compiler must see that.
         warp = uniform(arith.divui(self.thread_id, integer(WARP)))
-        self.warp = arith.remui(warp, integer(WARPGROUP // WARP))
-        self.warpgroup = arith.divui(warp, integer(WARPGROUP // WARP))
+        self.warp = arith.remui(warp, integer(NUM_WARPS))
+        self.warpgroup = arith.divui(warp, integer(NUM_WARPS))
         self.in_warpgroup = arith.remui(self.thread_id, integer(WARPGROUP))
         self.in_thread = self.in_warpgroup
         space = ir.Attribute.parse("#gpu.address_space<workgroup>")
@@ -189,9 +190,7 @@ class GpuKernel(KernelContext):
 
     def shared_pointer(self, offset: Index) -> Any:
         """Return a pointer to shared memory at an offset of bytes."""
-        i8 = ir.IntegerType.get_signless(8)
-        at = [offset.value()]
-        return llvm.GEPOp(pointer_type(3), self.shared_base, at, [DYNAMIC], i8, None).result
+        return pointer_at(self.shared_base, offset.value())
 
     # What the profiler records
 
@@ -218,13 +217,20 @@ class GpuKernel(KernelContext):
             self.warpgroup_barrier()
 
     @contextlib.contextmanager
+    def between_barriers(self) -> Iterator[None]:
+        """Context manager of stores that barriers keep apart from accesses of other lanes, unless the kernel has its own."""
+        automatic = not self.params.unsafe_no_auto_barriers
+        if automatic:
+            self.thread_barrier()
+        yield
+        if automatic:
+            self.thread_barrier()
+
+    @contextlib.contextmanager
     def single_warps(self, axis: Any) -> Iterator[None]:
         """Context manager in which each warp is a thread of its own, whose number is that along an axis."""
         before = self.axes, self.sizes
-        self.axes, self.sizes = (
-            self.axes | {axis: self.warp},
-            self.sizes | {axis: WARPGROUP // WARP},
-        )
+        self.axes, self.sizes = self.axes | {axis: self.warp}, self.sizes | {axis: NUM_WARPS}
         self.is_warp, self.in_thread = True, self.lane
         yield
         self.axes, self.sizes = before
@@ -259,7 +265,10 @@ def is_first(number: Any) -> Any:
 
 @contextlib.contextmanager
 def only(condition: Any) -> Iterator[None]:
-    """Context manager of what only those lanes do for which a condition holds."""
+    """Context manager of what only those lanes do for which a condition holds; all if it is None."""
+    if condition is None:
+        yield
+        return
     choice = scf.IfOp(condition)
     with ir.InsertionPoint(choice.then_block):
         yield

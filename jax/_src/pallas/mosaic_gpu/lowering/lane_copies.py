@@ -53,13 +53,7 @@ def to_global(kernel: GpuKernel, smem: View, gmem: View, predicate: Any) -> None
       smem, gmem: the source, and the target; elements beyond its array are left out.
       predicate: whether to copy; None to do so.
     """
-    with contextlib.ExitStack() as conditions:
-        if predicate is not None:
-            conditions.enter_context(only(predicate))
-        at = conditions.enter_context(_each_element(kernel, gmem.shape))
-        inside = _inside(gmem, at)
-        if inside is not None:
-            conditions.enter_context(only(inside))
+    with only(predicate), _each_element(kernel, gmem.shape) as at, only(_inside(gmem, at)):
         store(kernel, gmem.at(at), load(kernel, smem.at(at)))
 
 
@@ -101,7 +95,5 @@ def to_all_devices(kernel: GpuKernel, smem: View, gmem: View, predicate: Any) ->
     Raises:
       NotImplementedError: if lanes do not have 4 bytes beside each other.
     """
-    with contextlib.ExitStack() as conditions:
-        if predicate is not None:
-            conditions.enter_context(only(predicate))
+    with only(predicate):
         store_everywhere(kernel, gmem, load(kernel, smem))

@@ -14,7 +14,7 @@ from jax._src.lib.mlir.dialects import arith, builtin, func, gpu, llvm
 from jax._src.pallas.mosaic_gpu.layouts import WARPGROUP
 from jax._src.pallas.mosaic_gpu.lowering.copies import Box, initialize_descriptor
 from jax._src.pallas.mosaic_gpu.lowering.devices import Devices
-from jax._src.pallas.mosaic_gpu.lowering.indices import DYNAMIC, integer
+from jax._src.pallas.mosaic_gpu.lowering.indices import integer, pointer_at
 from jax._src.pallas.mosaic_gpu.lowering.kernel import GpuKernel, pointer_type
 
 _DESCRIPTOR_BYTES, _DESCRIPTOR_ALIGNMENT = 128, 64
@@ -58,9 +58,7 @@ class Descriptors:
         first = self.found[box]
         if device is None:
             return first
-        away = arith.muli(device, integer(_DESCRIPTOR_BYTES))
-        i8 = ir.IntegerType.get_signless(8)
-        return llvm.GEPOp(pointer_type(), first, [away], [DYNAMIC], i8, None).result
+        return pointer_at(first, arith.muli(device, integer(_DESCRIPTOR_BYTES)))
 
     def _of(self, box: Box, operands: Sequence[Any], metadata: Any) -> list[Any]:
         """Return pointers to the arrays of the descriptors of a box."""
@@ -81,7 +79,7 @@ class Descriptors:
         """
         if not self.found:
             return
-        i8, i64 = ir.IntegerType.get_signless(8), ir.IntegerType.get_signless(64)
+        i64 = ir.IntegerType.get_signless(64)
         assert self.devices is not None or not any([b.of_others for b in self.found])
         counts = [self.devices.count if b.of_others and self.devices else 1 for b in self.found]
         starts = [_DESCRIPTOR_BYTES * n for n in itertools.accumulate(counts, initial=0)]
@@ -97,15 +95,13 @@ class Descriptors:
             )
             for start, box in zip(starts, self.found):
                 for i, array in enumerate(self._of(box, operands, metadata)):
-                    offset = start + i * _DESCRIPTOR_BYTES
-                    at = llvm.GEPOp(pointer_type(), memory, [], [offset], i8, None).result
+                    at = pointer_at(memory, start + i * _DESCRIPTOR_BYTES)
                     initialize_descriptor(at, array, box)
             given = llvm.load(kind, memory)
         with self.at_start:
             pointer = builtin.unrealized_conversion_cast([pointer_type()], [given])
             for start, placeholder in zip(starts, self.found.values()):
-                at = llvm.GEPOp(pointer_type(), pointer, [], [start], i8, None).result
-                placeholder.replace_all_uses_with(at)
+                placeholder.replace_all_uses_with(pointer_at(pointer, start))
                 placeholder.owner.erase()
 
 
@@ -143,8 +139,7 @@ def make_module(
         token = builtin.unrealized_conversion_cast([gpu.AsyncTokenType.get()], [stream])
         arrays = []
         for i in range(operands + (2 if kernel.devices else 0)):
-            at = llvm.GEPOp(pointer, buffers, [], [i], pointer, None).result
-            arrays.append(llvm.load(pointer, at))
+            arrays.append(llvm.load(pointer, pointer_at(buffers, i, pointer)))
         _launch(kernel, token, arrays[:operands], arrays[operands:], blocks, cluster, body)
         func.ReturnOp([])
     for key, value in zip(("arch_major", "arch_minor"), kernel.architecture):

@@ -77,12 +77,8 @@ def _load(ctx: RuleContext, *flat: Any, tree: Any, optimized: bool) -> Any:
 
 def write(kernel: Any, view: View, x: Fragment) -> None:
     """Write an array to memory, between barriers that keep accesses of other lanes apart."""
-    automatic = not kernel.params.unsafe_no_auto_barriers
-    if automatic:
-        kernel.thread_barrier()
-    store(kernel, view, x)
-    if automatic:
-        kernel.thread_barrier()
+    with kernel.between_barriers():
+        store(kernel, view, x)
 
 
 @rule(swap_p)
@@ -136,18 +132,9 @@ def _atomic(ctx: RuleContext, *flat: Any, tree: Any, op: str) -> Any:
     name = names[0] if is_float(view.dtype) else names[1 if is_signed(view.dtype) else 2]
     assert name is not None
     operation = getattr(llvm.AtomicBinOp, name)
-    layout = layout_of(x.shape, x.dtype)
     if x.is_splat and x.shape:
-        x = x.with_layout(layout)
-    own = first_of_copies(kernel, x.layout)
-
-    def emit() -> None:
+        x = x.with_layout(layout_of(x.shape, x.dtype))
+    with only(first_of_copies(kernel, x.layout)):
         for address, value, _ in stores(kernel, view, x, one_by_one=True):
             llvm.atomicrmw(operation, address, value, llvm.AtomicOrdering.monotonic)
-
-    if own is None:
-        emit()
-        return []
-    with only(own):
-        emit()
     return []

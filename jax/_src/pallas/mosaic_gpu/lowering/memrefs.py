@@ -11,7 +11,7 @@ import numpy as np
 from jax._src.lib.mlir import ir
 from jax._src.lib.mlir.dialects import arith, builtin, llvm, memref
 from jax._src.pallas.mosaic_gpu.core import MemorySpace
-from jax._src.pallas.mosaic_gpu.lowering.indices import DYNAMIC, Index, integer
+from jax._src.pallas.mosaic_gpu.lowering.indices import Index, integer, pointer_at
 from jax._src.pallas.mosaic_gpu.lowering.kernel import element_type, pointer_type
 from jax._src.pallas.mosaic_gpu.lowering.views import Dim, View, row_major
 from jax._src.pallas.mosaic_gpu.transforms import SwizzleTransform, TilingTransform
@@ -105,11 +105,9 @@ def from_memref(ref: Any, dtype: Any, tiled: int = 0, swizzle: int | None = None
     pointer = llvm.inttoptr(pointer_type(3 if space is MemorySpace.SMEM else 0), address)
     if offset == ir.ShapedType.get_dynamic_stride_or_offset():
         offset = arith.index_cast(i64, memref.extract_strided_metadata(ref)[1])
-        at = [offset]
-    else:
-        at = [integer(offset, i64)] if offset else []
-    if at:
-        pointer = llvm.GEPOp(pointer.type, pointer, at, [DYNAMIC], kind.element_type, None).result
+        pointer = pointer_at(pointer, offset, kind.element_type)
+    elif offset:
+        pointer = pointer_at(pointer, integer(offset, i64), kind.element_type)
     factors = list(zip(kind.shape, strides))
     n = len(factors) - 2 * tiled
     parts = [[f] for f in factors[:n]]

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Hashable
 from typing import Any
-
-import numpy as np
 
 from jax._src import dtypes
 from jax._src.lib.mlir import ir
@@ -18,11 +17,8 @@ from jax._src.pallas.mosaic_gpu.lowering.fragments import (
     first_of_copies,
     from_elements,
     layout_of,
-    positions,
-    register_shape,
-    vector_axis,
 )
-from jax._src.pallas.mosaic_gpu.lowering.indices import Index
+from jax._src.pallas.mosaic_gpu.lowering.indices import Index, pointer_at
 from jax._src.pallas.mosaic_gpu.lowering.kernel import TABLE, GpuKernel, asm, only, rule
 from jax._src.pallas.mosaic_gpu.lowering.memory import resolved
 from jax._src.pallas.mosaic_gpu.lowering.views import (
@@ -30,6 +26,7 @@ from jax._src.pallas.mosaic_gpu.lowering.views import (
     alignment,
     everywhere,
     from_stored,
+    load,
     stored_type,
     stores,
 )
@@ -65,8 +62,7 @@ def _words(value: Any, size: int) -> list[Any]:
 
 
 def _further(address: Any, away: int) -> Any:
-    i8 = ir.IntegerType.get_signless(8)
-    return llvm.GEPOp(address.type, address, [], [away], i8, None).result if away else address
+    return pointer_at(address, away) if away else address
 
 
 @rule(multimem_store_p)
@@ -81,16 +77,8 @@ def store_everywhere(kernel: GpuKernel, view: View, x: Fragment) -> None:
     if x.is_splat and x.shape:
         x = x.with_layout(layout_of(x.shape, x.dtype))
     own = first_of_copies(kernel, x.layout)
-    automatic = not kernel.params.unsafe_no_auto_barriers
-    if automatic:
-        kernel.thread_barrier()
-    if own is None:
+    with kernel.between_barriers(), only(own):
         _emit_stores(kernel, view, x)
-    else:
-        with only(own):
-            _emit_stores(kernel, view, x)
-    if automatic:
-        kernel.thread_barrier()
 
 
 def _emit_stores(kernel: GpuKernel, view: View, x: Fragment) -> None:
@@ -132,26 +120,12 @@ def _load_reduce(
         kernel.require(
             "multimem_load_reduce of floating-point numbers of 8 bits", "take bfloat16", 10, 11
         )
-    layout, shape = kernel.layouts.get(ctx.eqn.outvars[0]), view.shape
-    if not shape:
-        value = _reduced(view, view.element_offset([]), 1, reduction_op)
-        registers = np.empty((), dtype=object)
-        registers[()] = elements(value)[0]
-        return Fragment(layout_of((), view.dtype), (), view.dtype, registers)
-    if layout is None or not hasattr(layout, "vec_size") and not hasattr(layout, "tiling"):
-        layout = layout_of(shape, view.dtype)
-    counts, n = register_shape(layout, shape)
-    registers = np.empty(counts, dtype=object)
-    together = view.contiguous(vector_axis(layout, shape), n)
-    if not together:
-        _piece(0, 0, view.dtype, "multimem_load_reduce")
-    for at, index in positions(kernel, layout, shape):
-        registers[at] = _reduced(view, view.element_offset(index), n, reduction_op)
-    return Fragment(layout, shape, view.dtype, registers)
+    read = functools.partial(_reduced, op=reduction_op)
+    return load(kernel, view, kernel.layouts.get(ctx.eqn.outvars[0]), read)
 
 
 def _reduced(view: View, offset: Index, n: int, op: str) -> Any:
-    """Emit the reduction of elements beside each other of all devices, and return the vector of them."""
+    """Emit the reduction of elements beside each other of all devices; return it as `load_vector` returns elements."""
     dtype, address = view.dtype, view.address(offset)
     of_element = dtypes.itemsize_bits(dtype) // 8
     size = n * of_element
@@ -167,7 +141,8 @@ def _reduced(view: View, offset: Index, n: int, op: str) -> Any:
     for start in range(0, size, of_instruction):
         words += _load_words(_further(address, start), of_instruction, op, name)
     kind = ir.VectorType.get([n], stored_type(dtype))
-    return from_stored(vector.bitcast(kind, from_elements(words)), dtype)
+    out = from_stored(vector.bitcast(kind, from_elements(words)), dtype)
+    return out if n > 1 else elements(out)[0]
 
 
 def _integer_name(dtype: Any, op: str) -> str:

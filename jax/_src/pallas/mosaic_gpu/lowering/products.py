@@ -16,7 +16,7 @@ import numpy as np
 from jax._src import dtypes
 from jax._src.lax import lax
 from jax._src.lib.mlir import ir
-from jax._src.lib.mlir.dialects import llvm, math as math_dialect, scf
+from jax._src.lib.mlir.dialects import math as math_dialect, scf
 from jax._src.pallas.element_types import is_float
 from jax._src.pallas.elementwise import BINARY, kind
 from jax._src.pallas.kernel_rules import RuleContext
@@ -31,7 +31,7 @@ from jax._src.pallas.mosaic_gpu.lowering.fragments import (
     mapped,
     splat,
 )
-from jax._src.pallas.mosaic_gpu.lowering.indices import Index, integer, unraveled
+from jax._src.pallas.mosaic_gpu.lowering.indices import Index, integer, pointer_at, unraveled
 from jax._src.pallas.mosaic_gpu.lowering.kernel import GpuKernel, number, rule
 from jax._src.pallas.mosaic_gpu.lowering.views import Dim, View, load, store, whole
 from jax._src.pallas.mosaic_gpu.lowering.warp_products import warp_product, warp_product_layout
@@ -85,9 +85,10 @@ def _in_memory(kernel: GpuKernel, *arrays: Fragment, padding: int = 0) -> list[V
         starts.append(-(-size // _ALIGNMENT) * _ALIGNMENT)
         size = starts[-1] + nbytes(shape, x.dtype)
     pointer = kernel.scratch_pointer(size)
-    i8 = ir.IntegerType.get_signless(8)
-    at = [llvm.GEPOp(pointer.type, pointer, [], [n], i8, None).result for n in starts]
-    views = [whole(p, s, x.dtype, MemorySpace.SMEM) for p, s, x in zip(at, shapes, arrays)]
+    views = [
+        whole(pointer_at(pointer, start), shape, x.dtype, MemorySpace.SMEM)
+        for start, shape, x in zip(starts, shapes, arrays)
+    ]
     if padding:
         views = [v.part(len(x.shape) - 1, Index(), x.shape[-1]) for v, x in zip(views, arrays)]
     kernel.warpgroup_barrier()

@@ -10,9 +10,8 @@ import numpy as np
 from jax._src.core import ShapedArray
 from jax._src.lib.mlir import ir
 from jax._src.lib.mlir.dialects import arith, gpu, llvm, nvvm, scf
-from jax._src.pallas.mosaic_gpu.core import CompilerParams, TraceScope
-from jax._src.pallas.mosaic_gpu.layouts import WARPGROUP
-from jax._src.pallas.mosaic_gpu.lowering.indices import DYNAMIC, Index, integer
+from jax._src.pallas.mosaic_gpu.core import NUM_WARPS, CompilerParams, TraceScope
+from jax._src.pallas.mosaic_gpu.lowering.indices import Index, integer, pointer_at
 from jax._src.pallas.mosaic_gpu.lowering.kernel import (
     WARP,
     GpuKernel,
@@ -20,6 +19,7 @@ from jax._src.pallas.mosaic_gpu.lowering.kernel import (
     is_first,
     only,
     pointer_type,
+    uniform,
 )
 from jax._src.pallas.mosaic_gpu.traces import (
     COUNT,
@@ -37,7 +37,6 @@ from jax._src.pallas.mosaic_gpu.traces import (
 )
 
 _WORD = 4  # bytes
-_WARPS = WARPGROUP // WARP
 # Compilers move no access of memory over it: what is measured is what the scope has.
 _RECORD = """{
 .reg .u32 now;
@@ -71,7 +70,7 @@ class Profiler:
         """The names of the recorders of a block."""
         threads = [f"thread {i}" for i in range(self._kernel.threads)]
         return (
-            [f"{t}, warp {i}" for t in threads for i in range(_WARPS)]
+            [f"{t}, warp {i}" for t in threads for i in range(NUM_WARPS)]
             if self._of_warps
             else threads
         )
@@ -89,7 +88,7 @@ class Profiler:
         self._first_clock = _clock(kernel)
         self._number = kernel.warpgroup
         if self._of_warps:
-            self._number = arith.addi(arith.muli(self._number, integer(_WARPS)), kernel.warp)
+            self._number = arith.addi(arith.muli(self._number, integer(NUM_WARPS)), kernel.warp)
         self._is_recorder = is_first(kernel.lane if self._of_warps else kernel.in_warpgroup)
         # Known when the kernel has been lowered: where events are in shared memory.
         self._slot = integer(0)
@@ -119,7 +118,7 @@ class Profiler:
 
     def _event(self, number: Any) -> Any:
         """Return a pointer to an event in shared memory."""
-        return _word(self._events, arith.muli(number, integer(EVENT_WORDS)), 3)
+        return _word(self._events, arith.muli(number, integer(EVENT_WORDS)))
 
     def end(self) -> None:
         """Emit what comes last in the kernel: the header, and the copy, by all lanes of the warp."""
@@ -150,10 +149,7 @@ class Profiler:
     def _copy(self, row: Any, count: Any) -> None:
         """Emit the copy of a warp's events."""
         kernel = self._kernel
-        kind = nvvm.ShflKind.idx
-        count = nvvm.shfl_sync(
-            integer(-1), count, integer(0), integer(31), kind, results=[kernel.i32]
-        )
+        count = uniform(count)
         nvvm.bar_warp_sync(integer(-1))
         loop = scf.ForOp(integer(0), integer(2 * self._space), integer(WARP))
         with ir.InsertionPoint(loop.body):
@@ -184,10 +180,9 @@ class Profiler:
         return write
 
 
-def _word(pointer: Any, number: Any, space: int = 0) -> Any:
+def _word(pointer: Any, number: Any) -> Any:
     """Return a pointer to one of the words that begin at a pointer."""
-    i32 = ir.IntegerType.get_signless(32)
-    return llvm.GEPOp(pointer_type(space), pointer, [number], [DYNAMIC], i32, None).result
+    return pointer_at(pointer, number, ir.IntegerType.get_signless(32))
 
 
 def _time(kernel: GpuKernel) -> Any:

@@ -18,11 +18,8 @@ from jax._src.lib.mlir.dialects import arith, scf
 from jax._src.pallas.element_types import is_float
 from jax._src.pallas.elementwise import BINARY, kind
 from jax._src.pallas.kernel_rules import RuleContext
-from jax._src.pallas.mosaic_gpu.layouts import (
-    WARPGROUP,
-    TiledLayout,
-    WGStridedFragLayout,
-)
+from jax._src.pallas.mosaic_gpu.core import NUM_WARPS
+from jax._src.pallas.mosaic_gpu.layouts import TiledLayout, WGStridedFragLayout
 from jax._src.pallas.mosaic_gpu.lowering.elementwise import convert
 from jax._src.pallas.mosaic_gpu.lowering.exchange import from_lane, scratch
 from jax._src.pallas.mosaic_gpu.lowering.fragments import (
@@ -191,7 +188,7 @@ def _between_warps(
     kernel: GpuKernel, registers: Any, digits: Sequence[_Digit], dtype: Any, combine: Combine
 ) -> Any:
     flat = [e for r in registers.flat for e in elements(r)]
-    memory = scratch(kernel, (WARPGROUP // WARP, WARP, len(flat)), dtype)
+    memory = scratch(kernel, (NUM_WARPS, WARP, len(flat)), dtype)
     whole = lambda warp, e: memory.at([warp, Index(0, kernel.lane), Index(e)])
     kernel.warpgroup_barrier()
     for e, value in enumerate(flat):
@@ -226,7 +223,7 @@ def _strided(kernel: GpuKernel, x: Fragment, combine: Combine) -> Fragment:
     total = _between_lanes(total, _Digit(1, WARP), combine)
     registers = np.empty((1,), dtype=object)
     registers[0] = total
-    digits = [_Digit(1, WARPGROUP // WARP)]
+    digits = [_Digit(1, NUM_WARPS)]
     registers = _between_warps(kernel, registers, digits, x.dtype, combine)
     return splat(elements(registers[0])[0], (), x.dtype)
 

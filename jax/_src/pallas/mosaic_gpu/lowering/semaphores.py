@@ -13,8 +13,9 @@ from jax._src.lib.mlir import ir
 from jax._src.lib.mlir.dialects import arith, llvm, scf
 from jax._src.pallas.kernel_rules import RuleContext
 from jax._src.pallas.mosaic_gpu.core import MemorySpace
+from jax._src.pallas.mosaic_gpu.lowering.devices import EVERYWHERE, Devices
 from jax._src.pallas.mosaic_gpu.lowering.fragments import splat
-from jax._src.pallas.mosaic_gpu.lowering.indices import DYNAMIC, Index, integer
+from jax._src.pallas.mosaic_gpu.lowering.indices import Index, integer, pointer_at
 from jax._src.pallas.mosaic_gpu.lowering.kernel import (
     TABLE,
     GpuKernel,
@@ -67,7 +68,7 @@ class Counters:
     pointer: Any = None
     first: Index = Index()
     operand: int | None = None
-    devices: Any = None
+    devices: Devices | None = None
 
     @classmethod
     def find(cls, jaxpr: Jaxpr, shared: int, threads: int) -> Counters:
@@ -101,9 +102,7 @@ class Counters:
     def view(self, shape: tuple[int, ...], start: Index) -> View:
         """Return semaphores beside each other, of which the first has a number."""
         i32 = ir.IntegerType.get_signless(32)
-        at = llvm.GEPOp(
-            self.pointer.type, self.pointer, [start.wide().value()], [DYNAMIC], i32, None
-        ).result
+        at = pointer_at(self.pointer, start.wide().value(), i32)
         return whole(at, shape, _int32, MemorySpace.GMEM, self.operand, self.devices)
 
     def of_kernel(self, avals: list[Any]) -> list[View]:
@@ -143,16 +142,24 @@ class Counters:
 # Rules. One lane of the warpgroup counts: what the others have done before, or do after, is ordered by barriers.
 
 
+def _pointer(view: View) -> Any:
+    """Emit where the count of one semaphore is, on one device."""
+    if view.device is EVERYWHERE:
+        raise NotImplementedError(
+            f"Kernels for {TABLE.target} count semaphores on all devices at once (plgpu.multicast_ref) by plgpu.semaphore_signal_multicast, not so."
+        )
+    return view.address(view.element_offset([]))
+
+
 def _signal(kernel: GpuKernel, view: View, inc: Any, scope: str) -> None:
     kernel.thread_barrier()
     with only(is_first(kernel.in_thread)):
-        pointer = view.address(view.element_offset([]))
-        asm(f"red.release.{scope}.add.u32 [$0], $1;", "l,r", [pointer, inc])
+        asm(f"red.release.{scope}.add.u32 [$0], $1;", "l,r", [_pointer(view), inc])
 
 
 def _wait(kernel: GpuKernel, view: View, value: Any, decrement: bool, scope: str) -> None:
     with only(is_first(kernel.in_thread)):
-        pointer = view.address(view.element_offset([]))
+        pointer = _pointer(view)
         loop = scf.WhileOp([], [])
         with ir.InsertionPoint(loop.before.blocks.append()):
             count = asm(f"ld.acquire.{scope}.b32 $0, [$1];", "=r,l", [pointer], kernel.i32)
@@ -241,7 +248,7 @@ def _read(ctx: RuleContext, *flat: Any, args_tree: Any) -> Any:
     there = kernel.scratch_pointer(_BYTES)
     kernel.thread_barrier()
     with only(is_first(kernel.in_thread)):
-        pointer = view.address(view.element_offset([]))
+        pointer = _pointer(view)
         count = asm("ld.relaxed.sys.b32 $0, [$1];", "=r,l", [pointer], kernel.i32)
         llvm.StoreOp(count, there, alignment=_BYTES)
     kernel.thread_barrier()

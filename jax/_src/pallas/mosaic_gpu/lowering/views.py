@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Hashable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from typing import Any
 
 import numpy as np
@@ -27,7 +27,7 @@ from jax._src.pallas.mosaic_gpu.lowering.fragments import (
     register_shape,
     vector_axis,
 )
-from jax._src.pallas.mosaic_gpu.lowering.indices import DYNAMIC, Index, integer
+from jax._src.pallas.mosaic_gpu.lowering.indices import Index, integer, pointer_at
 from jax._src.pallas.mosaic_gpu.lowering.kernel import (
     TABLE,
     GpuKernel,
@@ -109,7 +109,7 @@ class View:
     is_large: bool = False
     cluster: Any = None
     is_remote: bool = False
-    devices: Any = None
+    devices: Devices | None = None
     device: Any = None
 
     @property
@@ -154,9 +154,7 @@ class View:
                 f"Kernels for {TABLE.target} have parts of memory of {dtypes.dtype_name(self.dtype)} that begin with a byte, which {together} elements share."
             )
         at = offset.divmod(together)[0].value()
-        return llvm.GEPOp(
-            self.pointer.type, self.pointer, [at], [DYNAMIC], kind, None
-        ).result  # fmt: skip
+        return pointer_at(self.pointer, at, kind)
 
     def _swizzled(self, at: Any) -> Any:
         assert self.swizzle is not None
@@ -318,9 +316,7 @@ def _transformed(view: View, t: Any) -> View:
     if isinstance(t, TilingTransform):
         return _tiled(view, t.tiling)
     if isinstance(t, ExtractAliasedRef):
-        i8 = ir.IntegerType.get_signless(8)
-        start = llvm.GEPOp(view.pointer.type, view.pointer, [], [t.offset], i8, None).result
-        member = whole(start, t.shape, t.dtype, view.space)
+        member = whole(pointer_at(view.pointer, t.offset), t.shape, t.dtype, view.space)
         member = member.replace(cluster=view.cluster, is_remote=view.is_remote)
         return arranged(member, t.transforms)
     if isinstance(t, ClusterRef):
@@ -353,8 +349,7 @@ def _of_block(view: View, t: ClusterRef) -> View:
 
 def of_device(view: View, device_id: DeviceId, kind: DeviceIdType) -> View:
     """Return the same part of another device's memory."""
-    devices = _devices_of(view)
-    return _on(view, devices.number_of(device_id, kind, index_of))
+    return _on(view, _devices_of(view).number_of(device_id, kind, index_of))
 
 
 def everywhere(view: View, axes: Sequence[Hashable], what: str) -> View:
@@ -375,7 +370,7 @@ def _devices_of(view: View) -> Devices:
 
 
 def _on(view: View, number: Any) -> View:
-    assert view.operand is not None
+    assert view.devices is not None and view.operand is not None
     pointer = view.devices.pointer(view.operand, view.pointer, number)
     return view.replace(pointer=pointer, device=number)
 
@@ -484,17 +479,23 @@ def _untiled(view: View, tiling: Sequence[int]) -> View:
 # Loads and stores
 
 
-def load(kernel: GpuKernel, view: View, layout: Any = None) -> Fragment:
+def load(
+    kernel: GpuKernel,
+    view: View,
+    layout: Any = None,
+    read: Callable[[View, Index, int], Any] | None = None,
+) -> Fragment:
     """Return what a view has.
 
     Args:
       kernel: the kernel.
       view: the view.
       layout: the layout of the array; None for any.
+      read: what reads elements beside each other; None for `load_vector`.
     """
-    shape = view.shape
+    read, shape = load_vector if read is None else read, view.shape
     if not shape:
-        value = load_vector(view, view.element_offset([]), 1)
+        value = read(view, view.element_offset([]), 1)
         registers = np.empty((), dtype=object)
         registers[()] = value
         return Fragment(layout_of((), view.dtype), (), view.dtype, registers)
@@ -506,11 +507,11 @@ def load(kernel: GpuKernel, view: View, layout: Any = None) -> Fragment:
     together = view.contiguous(axis, n)
     for at, index in positions(kernel, layout, shape):
         if n == 1 or together:
-            x = load_vector(view, view.element_offset(index), n)
+            x = read(view, view.element_offset(index), n)
             registers[at] = x if n > 1 else from_elements([x])
         else:
             each = [view.element_offset(_moved(index, axis, k)) for k in range(n)]
-            registers[at] = from_elements([load_vector(view, o, 1) for o in each])
+            registers[at] = from_elements([read(view, o, 1) for o in each])
     return Fragment(layout, shape, view.dtype, registers)
 
 

@@ -13,7 +13,8 @@ import numpy as np
 from jax._src import dtypes
 from jax._src.lib.mlir import ir
 from jax._src.lib.mlir.dialects import arith, llvm, scf, vector
-from jax._src.pallas.mosaic_gpu.layouts import WARPGROUP, TiledLayout
+from jax._src.pallas.mosaic_gpu.core import NUM_WARPS
+from jax._src.pallas.mosaic_gpu.layouts import TiledLayout
 from jax._src.pallas.mosaic_gpu.lowering.fragments import (
     Fragment,
     elements,
@@ -23,13 +24,12 @@ from jax._src.pallas.mosaic_gpu.lowering.fragments import (
     splat,
 )
 from jax._src.pallas.mosaic_gpu.lowering.indices import Index, integer
-from jax._src.pallas.mosaic_gpu.lowering.kernel import WARP, GpuKernel, asm, number
+from jax._src.pallas.mosaic_gpu.lowering.kernel import GpuKernel, asm, number
 from jax._src.pallas.mosaic_gpu.lowering.views import View, load_vector
 from jax._src.pallas.mosaic_gpu.tilings import Tiling
 
 _M, _N, _K = 16, 8, 16  # of an instruction
 _NAMES = {"float16": "f16", "bfloat16": "bf16"}
-_WARPS = WARPGROUP // WARP
 _float32 = np.dtype(np.float32)
 
 
@@ -43,7 +43,7 @@ def warp_product_layout(a: Any, b: Any, dimension_numbers: Any) -> TiledLayout |
     if len(names) != 1 or not names <= _NAMES.keys() or k % _K or not k:
         return None
     for rows in (4, 2, 1):
-        columns = _WARPS // rows
+        columns = NUM_WARPS // rows
         if m and n and m % (_M * rows) == 0 and n % (_N * columns) == 0:
             tiles = ((_M * rows, _N * columns), (_M, _N), (8, 8), (2,))
             warps = tuple([d for d, n in ((-7, rows), (-6, columns)) if n > 1])
