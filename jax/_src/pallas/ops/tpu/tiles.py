@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from jax._src.lax import lax
+from jax._src.numpy import ufuncs
 from jax._src.numpy.array_creation import zeros_like
 from jax._src.numpy.selecting import where
 
@@ -25,6 +26,19 @@ def wide_product(x: Any, y: Any, contracted: tuple[int, int]) -> Any:
     if x.dtype != y.dtype:
         x, y = x.astype(np.float32), y.astype(np.float32)
     return product(x, y, contracted)
+
+
+def bounded(s: Any, cap: float | None) -> tuple[Any, Any]:
+    """Return scores with a bound c, c tanh(score / c), and the slope that it gives them; None is for no bound, and 1."""
+    if cap is None:
+        return s, None
+    t = ufuncs.tanh(s / cap)
+    return cap * t, 1 - t * t
+
+
+def row_products(x: Any, y: Any) -> Any:
+    """Return the product of each row of an array and the same row of another, in float32."""
+    return (x.astype(np.float32) * y.astype(np.float32)).sum(-1)
 
 
 def column(x: Any) -> Any:

@@ -5,8 +5,6 @@ from __future__ import annotations
 import functools
 from typing import Any
 
-import numpy as np
-
 from jax._src.api import jit
 from jax._src.core import ShapeDtypeStruct
 from jax._src.custom_derivatives.vjp import custom_vjp
@@ -16,7 +14,7 @@ from jax._src.pallas.ops.tpu.flash_attention import kernels
 from jax._src.pallas.ops.tpu.flash_attention.kernels import Residuals, Settings
 from jax._src.pallas.ops.tpu.flash_attention.reference import mha_reference_no_custom_vjp
 from jax._src.pallas.ops.tpu.flash_attention.settings import BlockSizes, SegmentIds
-from jax._src.pallas.ops.tpu.tiles import DEFAULT_MASK_VALUE, column
+from jax._src.pallas.ops.tpu.tiles import DEFAULT_MASK_VALUE, column, row_products
 
 LANES = 128
 
@@ -168,7 +166,7 @@ def _backward(
     _check_blocks(sizes, "block_q_major_dkv block_q_dkv block_q_dq", "q_seq_len", q.shape[2], True)
     _check_blocks(sizes, "block_k_major_dkv block_k_major_dq", "kv_seq_len", num_kv, True)
     _check_parts(sizes, "block_k_dkv block_k_dq", num_kv)
-    delta = column((out.astype(np.float32) * do.astype(np.float32)).sum(-1))
+    delta = column(row_products(out, do))
     inputs = kernels.inputs_of(q, k, v, ab, ids)
     more = Residuals(do, greatest, total, delta)
     blocks = b.block_q_major_dkv, b.block_q_dkv, b.block_k_major_dkv, b.block_k_dkv

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from jax._src import dtypes
-from jax._src.api import jit, vjp
+from jax._src.api import jit
 from jax._src.core import ShapeDtypeStruct
 from jax._src.custom_derivatives.vjp import custom_vjp
 from jax._src.lax import lax
@@ -24,10 +23,15 @@ from jax._src.pallas.memory import MemorySpace as AnyMemory
 from jax._src.pallas.mosaic.core import CompilerParams, MemorySpace, PrefetchScalarGridSpec
 from jax._src.pallas.mosaic.semaphore_types import SemaphoreType
 from jax._src.pallas.ops.tpu.paged_attention import gradient
-from jax._src.pallas.ops.tpu.paged_attention.copies import PagesCopy
-from jax._src.pallas.ops.tpu.paged_attention.gradient import Sizes
-from jax._src.pallas.ops.tpu.paged_attention.quantization import QuantizedTensor, from_int8
-from jax._src.pallas.ops.tpu.tiles import DEFAULT_MASK_VALUE, before_end, product, wide_product
+from jax._src.pallas.ops.tpu.paged_attention.copies import BlockCopies, Pages, Position, Sizes
+from jax._src.pallas.ops.tpu.paged_attention.quantization import QuantizedTensor
+from jax._src.pallas.ops.tpu.tiles import (
+    DEFAULT_MASK_VALUE,
+    before_end,
+    bounded,
+    product,
+    wide_product,
+)
 from jax._src.pallas.pallas_call import pallas_call
 from jax._src.pallas.primitives import program_id
 
@@ -42,14 +46,6 @@ class _Options(NamedTuple):
     pages_per_block: int
     megacore_mode: str | None
     inline: bool
-
-
-class _Position(NamedTuple):
-    """A block of keys: of a sequence, a head of keys, and the number of the block."""
-
-    sequence: Any
-    head: Any
-    block: Any
 
 
 def _check(q: Any, k_pages: Any, v_pages: Any, lengths: Any, page_indices: Any) -> None:
@@ -174,7 +170,7 @@ def _with_residuals(
 
 def _backward(options: _Options, residuals: tuple[Any, ...], do: Any) -> Any:
     q, k_pages, v_pages, lengths, page_indices, out, sums = residuals
-    pages = [_Pages(x, options.pages_per_block) for x in (k_pages, v_pages)]
+    pages = [Pages(x, options.pages_per_block) for x in (k_pages, v_pages)]
     sizes = _sizes(q, pages[0].arrays[0], page_indices, options)
     # Cores divide heads: those that divide sequences could add to the same page at a time.
     cores = 2 if options.megacore_mode is not None and sizes.kv_heads % 2 == 0 else 1
@@ -191,7 +187,7 @@ def _forward(
     q: Any, k_pages: Any, v_pages: Any, lengths: Any, page_indices: Any, options: _Options, save_residuals: bool
 ) -> tuple[Any, Any]:  # fmt: skip
     """Return attention, and the logarithms of sums of exponentials, or None: [batch, heads of keys, group, 1]."""
-    pages = [_Pages(x, options.pages_per_block) for x in (k_pages, v_pages)]
+    pages = [Pages(x, options.pages_per_block) for x in (k_pages, v_pages)]
     sizes = _sizes(q, pages[0].arrays[0], page_indices, options)
     batch, kv_heads, group, depth = sizes[:4]
     cores = _cores(sizes, options.megacore_mode)
@@ -241,31 +237,9 @@ def _forward(
     return out.reshape(q.shape), sums[0] if sums else None
 
 
-class _Pages:
-    """Keys or values: their arrays, and the buffers of a block."""
-
-    def __init__(self, x: Any, pages_per_block: int):
-        self._quantized = isinstance(x, QuantizedTensor)
-        self.arrays = list(x) if self._quantized else [x]
-        self.buffers = [((pages_per_block, *a.shape[2:]), a.dtype) for a in self.arrays]
-
-    def take(self, refs: Iterator[Any]) -> tuple[Any, Any]:
-        """Take the references of arrays or of buffers, and None for scales that there are not."""
-        taken = [next(refs) for _ in self.arrays]
-        return taken[0], taken[1] if len(taken) > 1 else None
-
-    def cotangent(self, dx: Any) -> Any:
-        """Return the cotangent of what pages were given as, of that of their numbers."""
-        if not self._quantized:
-            return dx.astype(self.arrays[0].dtype)
-        weight, scales = self.arrays
-        of_scales = vjp(lambda h: from_int8(weight, h, np.float32), scales)[1](dx)[0]
-        return QuantizedTensor(np.zeros(weight.shape, dtypes.float0), of_scales)
-
-
 def _kernel(
     lengths_ref: Any, following_ref: Any, indices_ref: Any, q_ref: Any, *refs: Any, sizes: Sizes,
-    grid: tuple[int, ...], by_head: bool, pages: list[_Pages], options: _Options, save_residuals: bool,
+    grid: tuple[int, ...], by_head: bool, pages: list[Pages], options: _Options, save_residuals: bool,
 ) -> None:  # fmt: skip
     rest = iter(refs)
     sources = [p.take(rest) for p in pages]
@@ -287,19 +261,7 @@ def _kernel(
     length = lengths_ref[sequence]
     blocks = lax.div(length + (sizes.block - 1), np.int32(sizes.block))
 
-    def copies(at: _Position, slot: Any) -> list[PagesCopy]:
-        start = at.sequence * sizes.pages_per_sequence + at.block * sizes.pages_per_block
-        return [
-            PagesCopy(
-                *source, buffer.at[slot], None if scales is None else scales.at[slot], sems.at[slot],
-                indices_ref, start, sizes.pages_per_block, at.head,
-            )
-            for source, (buffer, scales) in zip(sources, buffers, strict=True)
-        ]  # fmt: skip
-
-    def start(at: _Position, slot: Any) -> None:
-        for copy in copies(at, slot):
-            copy.start()
+    copies = BlockCopies(sources, buffers, sems, indices_ref, sizes)
 
     def sequence_from(number: Any) -> tuple[Any, Any]:
         """Return the first sequence with keys from a number on, and whether this core has one."""
@@ -310,7 +272,7 @@ def _kernel(
     def _() -> None:
         slot_ref[0] = np.int32(0)
         found, exists = sequence_from(first_sequence)
-        when(exists)(lambda: start(_Position(found, first_head, np.int32(0)), np.int32(0)))
+        when(exists)(lambda: copies.start(Position(found, first_head, np.int32(0)), np.int32(0)))
 
     @when(step == 0)
     def _() -> None:
@@ -324,17 +286,15 @@ def _kernel(
         is_last = i == blocks - 1
         is_last_head = is_last & (head == first_head + core_heads - 1)
         found, exists = sequence_from(sequence + 1)
-        following = _Position(
+        following = Position(
             where(is_last_head, found, sequence),
             where(is_last_head, first_head, where(is_last, head + 1, head)),
             where(is_last, 0, i + 1),
         )
-        when(~is_last_head | exists)(lambda: start(following, other))
-        k, v = [c.wait_and_get_loaded() for c in copies(_Position(sequence, head, i), slot)]
+        when(~is_last_head | exists)(lambda: copies.start(following, other))
+        k, v = copies.wait(Position(sequence, head, i), slot)
         left = length - i * sizes.block
-        s = wide_product(q_ref[...], k, (1, 1))
-        if options.cap is not None:
-            s = ufuncs.tanh(s / options.cap) * options.cap
+        s, _ = bounded(wide_product(q_ref[...], k, (1, 1)), options.cap)
         s = where(lax.broadcasted_iota(np.int32, s.shape, 1) < left, s, options.mask_value)
         m_old = m_ref[...]
         m = ufuncs.maximum(m_old, s.max(1, keepdims=True))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -19,28 +19,14 @@ from jax._src.pallas.memory import MemorySpace as AnyMemory
 from jax._src.pallas.mosaic.copies import make_async_copy
 from jax._src.pallas.mosaic.core import CompilerParams, MemorySpace, PrefetchScalarGridSpec
 from jax._src.pallas.mosaic.semaphore_types import SemaphoreType
-from jax._src.pallas.ops.tpu.paged_attention.copies import PagesCopy
-from jax._src.pallas.ops.tpu.tiles import before_end, wide_product
+from jax._src.pallas.ops.tpu.paged_attention.copies import BlockCopies, Pages, Position, Sizes
+from jax._src.pallas.ops.tpu.tiles import before_end, bounded, row_products, wide_product
 from jax._src.pallas.pallas_call import pallas_call
 from jax._src.pallas.primitives import program_id
 
 
-class Sizes(NamedTuple):
-    batch: int
-    kv_heads: int
-    group: int
-    depth: int
-    page: int
-    pages_per_sequence: int
-    pages_per_block: int
-
-    @property
-    def block(self) -> int:
-        return self.page * self.pages_per_block
-
-
 def derivatives(
-    queries: tuple[Any, ...], pages: list[Any], lengths: Any, page_indices: Any, sizes: Sizes, cap: float | None,
+    queries: tuple[Any, ...], pages: list[Pages], lengths: Any, page_indices: Any, sizes: Sizes, cap: float | None,
     cores: int,
 ) -> tuple[Any, Any, Any]:  # fmt: skip
     """Return the derivatives by queries, and by the pages of keys and values in float32.
@@ -55,7 +41,7 @@ def derivatives(
     """
     q, do, out, sums = queries
     shape = (sizes.batch, sizes.kv_heads, sizes.group)
-    delta = (out.astype(np.float32) * do.astype(np.float32)).sum(-1).reshape(*shape, 1)
+    delta = row_products(out, do).reshape(*shape, 1)
     of_query, of_sum = [
         BlockSpec((None, None, sizes.group, n), lambda h, b, *_: (b, h, 0, 0))
         for n in (sizes.depth, 1)
@@ -99,7 +85,7 @@ def derivatives(
 
 def _kernel(
     lengths_ref: Any, indices_ref: Any, q_ref: Any, do_ref: Any, sums_ref: Any, delta_ref: Any, *refs: Any,
-    sizes: Sizes, pages: list[Any], cap: float | None,
+    sizes: Sizes, pages: list[Pages], cap: float | None,
 ) -> None:  # fmt: skip
     rest = iter(refs)
     sources = [p.take(rest) for p in pages]
@@ -109,35 +95,18 @@ def _kernel(
     sems, acc_ref, block_ref, page_ref, page_sems = rest
     head, sequence = program_id(0), program_id(1)
     length = lengths_ref[sequence]
-    first_page = sequence * sizes.pages_per_sequence
     blocks = lax.div(length + (sizes.block - 1), np.int32(sizes.block))
     acc_ref[...] = zeros(acc_ref.shape, np.float32)
-
-    def copies(i: Any, slot: Any) -> list[PagesCopy]:
-        return [
-            PagesCopy(
-                *source, buffer.at[slot], None if scales is None else scales.at[slot], sems.at[slot],
-                indices_ref, first_page + i * sizes.pages_per_block, sizes.pages_per_block, head,
-            )
-            for source, (buffer, scales) in zip(sources, buffers, strict=True)
-        ]  # fmt: skip
-
-    def begin(i: Any, slot: Any) -> None:
-        for copy in copies(i, slot):
-            copy.start()
+    copies = BlockCopies(sources, buffers, sems, indices_ref, sizes)
 
     def step(i: Any, _: Any) -> None:
-        slot = lax.rem(i, np.int32(2))
-        when(i + 1 < blocks)(lambda: begin(i + 1, 1 - slot))
+        at, slot = Position(sequence, head, i), lax.rem(i, np.int32(2))
+        when(i + 1 < blocks)(lambda: copies.start(at._replace(block=i + 1), 1 - slot))
         left = length - i * sizes.block
         # What is beyond the end of a sequence may be NaN.
-        k, v = [before_end(c.wait_and_get_loaded(), left, 0) for c in copies(i, slot)]
+        k, v = [before_end(x, left, 0) for x in copies.wait(at, slot)]
         q, do = q_ref[...], do_ref[...]
-        s = wide_product(q, k, (1, 1))
-        slope = None
-        if cap is not None:
-            bounded = ufuncs.tanh(s / cap)
-            s, slope = bounded * cap, 1 - bounded * bounded
+        s, slope = bounded(wide_product(q, k, (1, 1)), cap)
         inside = lax.broadcasted_iota(np.int32, s.shape, 1) < left
         p = where(inside, ufuncs.exp(s - sums_ref[...]), 0.0)
         ds = p * (wide_product(do, v, (1, 1)) - delta_ref[...])
@@ -148,16 +117,15 @@ def _kernel(
         block_ref[0] = wide_product(ds.astype(q.dtype), q, (0, 0)).reshape(shape)
         block_ref[1] = wide_product(p.astype(do.dtype), do, (0, 0)).reshape(shape)
         for n in range(sizes.pages_per_block):
-            when(n * sizes.page < left)(
-                functools.partial(add, n, indices_ref[first_page + i * sizes.pages_per_block + n])
-            )
+            page = indices_ref[at.first_page(sizes) + n]
+            when(n * sizes.page < left)(functools.partial(add, n, page))
 
     def add(n: int, page: Any) -> None:
         """Add derivatives to those of a page, which other sequences may have, too: no two are added at a time."""
         targets = [x.at[head, page] for x in (dk_hbm, dv_hbm)]
         add_to_pages(targets, [block_ref.at[i, n] for i in range(2)], page_ref, page_sems)
 
-    when(blocks > 0)(lambda: begin(np.int32(0), np.int32(0)))
+    when(blocks > 0)(lambda: copies.start(Position(sequence, head, np.int32(0)), np.int32(0)))
     fori_loop(np.int32(0), blocks, step, None)
     dq_ref[...] = acc_ref[...].astype(dq_ref.dtype)
 

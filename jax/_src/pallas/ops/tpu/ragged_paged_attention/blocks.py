@@ -11,12 +11,12 @@ import numpy as np
 from jax._src.lax import lax
 from jax._src.lax.control_flow import fori_loop
 from jax._src.numpy import ufuncs
-from jax._src.numpy.array_creation import arange, zeros_like
+from jax._src.numpy.array_creation import arange
 from jax._src.numpy.searching import searchsorted
 from jax._src.numpy.selecting import where
 from jax._src.pallas.helpers import cdiv, when
 from jax._src.pallas.mosaic.copies import make_async_copy
-from jax._src.pallas.ops.tpu.tiles import product
+from jax._src.pallas.ops.tpu.tiles import before_end, bounded, product
 from jax._src.pallas.primitives import program_id
 
 
@@ -35,11 +35,7 @@ class Settings(NamedTuple):
 
     def scores(self, q: Any, k: Any) -> tuple[Any, Any]:
         """Return the scores of queries and keys, and the slope that the bound gives them, or None."""
-        s = product(q, k, (1, 1)) * self.sm_scale
-        if self.cap is None:
-            return s, None
-        bounded = ufuncs.tanh(s / self.cap)
-        return self.cap * bounded, 1 - bounded * bounded
+        return bounded(product(q, k, (1, 1)) * self.sm_scale, self.cap)
 
 
 class Ragged(NamedTuple):
@@ -134,8 +130,7 @@ class Block(NamedTuple):
             x = x.reshape(pages * page, depth)
             x = x if scale is None else x * scale
             if offset or finite:
-                inside = self.key + lax.broadcasted_iota(np.int32, x.shape, 0) < self.length
-                x = where(inside, x, zeros_like(x))
+                x = before_end(x, self.length - self.key, 0)
             out.append(x)
         return out
 

@@ -25,7 +25,7 @@ from jax._src.pallas.ops.tpu.ragged_paged_attention.blocks import (
     for_each_block,
     rows_of_head,
 )
-from jax._src.pallas.ops.tpu.tiles import product
+from jax._src.pallas.ops.tpu.tiles import product, row_products
 from jax._src.pallas.pallas_call import pallas_call
 
 
@@ -45,8 +45,7 @@ def derivatives(
     _, page, combined, _ = kv_pages.shape
     rows, kv_heads = settings.rows, combined // 2
     blocks, group = cdiv(tokens, rows), heads // kv_heads
-    delta = (out.astype(np.float32) * do.astype(np.float32)).sum(-1)
-    delta = pad(delta, ((0, blocks * rows - tokens), (0, 0)))
+    delta = pad(row_products(out, do), ((0, blocks * rows - tokens), (0, 0)))
     delta = delta.reshape(blocks, rows, kv_heads, group).swapaxes(1, 2).reshape(sums.shape)
     of_queries = BlockSpec((rows, heads, depth), lambda i, *_: (i, 0, 0))
     of_sums = BlockSpec((None, *sums.shape[1:]), lambda i, *_: (i, 0, 0, 0))

@@ -18,7 +18,7 @@ from jax._src.numpy.array_constructors import asarray
 from jax._src.pallas.ops.tpu.splash_attention import block_tables, kernels
 from jax._src.pallas.ops.tpu.splash_attention.block_tables import BlockTable
 from jax._src.pallas.ops.tpu.splash_attention.masks import MultiHeadMask
-from jax._src.pallas.ops.tpu.tiles import DEFAULT_MASK_VALUE
+from jax._src.pallas.ops.tpu.tiles import DEFAULT_MASK_VALUE, row_products
 from jax._src.partition_spec import PartitionSpec
 from jax._src.tree_util import register_pytree_node_class, tree_map
 
@@ -157,7 +157,7 @@ def _forward(options: _Options, tables: Any, q: Any, k: Any, v: Any, ids: Any, s
 def _backward(options: _Options, residuals: Any, do: Any) -> Any:
     tables, q, k, v, ids, sinks, out, lse = residuals
     b, settings = options.block_sizes, options.settings
-    delta = reductions.sum(out.astype(np.float32) * do.astype(np.float32), axis=-1)
+    delta = row_products(out, do)
     shared = (q, k, v, ids, do, lse, delta)
     segmented = ids is not None
     outs = kernels.backward_keys(

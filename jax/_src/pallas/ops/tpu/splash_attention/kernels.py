@@ -19,7 +19,7 @@ from jax._src.pallas.blocks import BlockSpec
 from jax._src.pallas.helpers import when
 from jax._src.pallas.mosaic.core import MemorySpace, PrefetchScalarGridSpec
 from jax._src.pallas.ops.tpu.splash_attention.block_tables import EMPTY, PARTIAL, BlockTable
-from jax._src.pallas.ops.tpu.tiles import column, product
+from jax._src.pallas.ops.tpu.tiles import bounded, column, product
 from jax._src.pallas.pallas_call import pallas_call
 from jax._src.pallas.primitives import multiple_of, num_programs, program_id
 
@@ -66,12 +66,7 @@ def _rows(ref: Any, minor: bool, at: Any = slice(None)) -> Any:
 
 def _scores(q: Any, k: Any, settings: Settings) -> tuple[Any, Any]:
     """Return scores, and their derivative by the products of queries and keys (None for 1)."""
-    s = product(q, k, (1, 1))
-    cap = settings.soft_cap
-    if cap is None:
-        return s, None
-    t = ufuncs.tanh(s / cap)
-    return cap * t, 1 - t * t
+    return bounded(product(q, k, (1, 1)), settings.soft_cap)
 
 
 def _masked(
