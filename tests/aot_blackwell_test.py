@@ -1,13 +1,11 @@
 """Kernels for GPUs compiled by Mosaic GPU for a Blackwell GPU that is not there."""
 
 import functools
-import os
 import re
-import subprocess
-import sys
 from collections import Counter
 
 import blackwell_compilation
+import ptx_printing
 import pytest
 from aot_programs import topology
 from pallas_blackwell_kernels import KERNELS, OPERATIONS
@@ -69,12 +67,7 @@ NAMES = [*KERNELS, *OPERATIONS, "specialized"]
 @functools.cache
 def compiled():
     """The PTX of all kernels by name."""
-    command = [sys.executable, blackwell_compilation.__file__, *NAMES]
-    env = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
-    done = subprocess.run(command, env=env, capture_output=True, text=True, timeout=600)
-    assert done.returncode == 0, done.stderr
-    parts = [p.partition("\n") for p in done.stdout.split(blackwell_compilation.MARK)[1:]]
-    return {name: ptx for name, _, ptx in parts}
+    return ptx_printing.ptx_by_name(blackwell_compilation, NAMES)
 
 
 def instructions(ptx):

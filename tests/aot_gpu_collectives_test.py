@@ -1,13 +1,11 @@
 """Collectives of the library compiled by Mosaic GPU for Hopper GPUs that are not there."""
 
 import functools
-import os
 import re
-import subprocess
-import sys
 from collections import Counter
 
 import collectives_compilation
+import ptx_printing
 import pytest
 from pallas_collective_operations import COLLECTIVES
 
@@ -37,12 +35,7 @@ OF_REFERENCE = {
 @functools.cache
 def compiled():
     """The PTX of the kernels of all operations by name."""
-    command = [sys.executable, collectives_compilation.__file__, *COLLECTIVES]
-    env = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
-    done = subprocess.run(command, env=env, capture_output=True, text=True, timeout=600)
-    assert done.returncode == 0, done.stderr
-    parts = [p.partition("\n") for p in done.stdout.split(collectives_compilation.MARK)[1:]]
-    return {name: ptx for name, _, ptx in parts}
+    return ptx_printing.ptx_by_name(collectives_compilation, COLLECTIVES)
 
 
 def instructions(ptx):

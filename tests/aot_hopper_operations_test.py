@@ -1,13 +1,11 @@
 """Operations of the library compiled by Mosaic GPU for a Hopper GPU that is not there."""
 
 import functools
-import os
 import re
-import subprocess
-import sys
 from collections import Counter
 
 import hopper_compilation
+import ptx_printing
 import pytest
 from pallas_hopper_operations import OPERATIONS
 
@@ -39,12 +37,8 @@ OF_REFERENCE = {
 @functools.cache
 def compiled():
     """The PTX of the kernels of all operations by name."""
-    command = [sys.executable, hopper_compilation.__file__, *OPERATIONS]
-    env = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
-    done = subprocess.run(command, env=env, capture_output=True, text=True, timeout=600)
-    assert done.returncode == 0, done.stderr
-    parts = [p.partition("\n") for p in done.stdout.split(hopper_compilation.MARK)[1:]]
-    return {name: ptx.split(".version")[1:] for name, _, ptx in parts}
+    printed = ptx_printing.ptx_by_name(hopper_compilation, OPERATIONS)
+    return {name: ptx.split(".version")[1:] for name, ptx in printed.items()}
 
 
 def instructions(ptx):

@@ -1,12 +1,10 @@
 """Kernels from the literature, with their derivatives, compiled for TPUs by Mosaic and for GPUs by Triton and Mosaic GPU."""
 
 import functools
-import os
-import subprocess
-import sys
 
 import literature_compilation
 import pallas_literature_kernels as literature
+import ptx_printing
 import pytest
 
 # Programs of several kernels are compiled in less time than as many of one each.
@@ -37,11 +35,7 @@ def test_compiles(backend, start):
 @functools.cache
 def ptx_for_blackwell():
     """The PTX of all kernels: of a program of its own, since the compiler keeps the architecture of its first kernel."""
-    command = [sys.executable, literature_compilation.__file__, *suited("mosaic_gpu")]
-    env = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
-    done = subprocess.run(command, env=env, capture_output=True, text=True, timeout=1800)
-    assert done.returncode == 0, done.stderr
-    return done.stdout
+    return ptx_printing.printed(literature_compilation, suited("mosaic_gpu"), timeout=1800)
 
 
 @pytest.mark.aot("cuda", "mosaic_gpu")

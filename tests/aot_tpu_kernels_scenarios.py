@@ -3,12 +3,10 @@
 The reference build compiles its ragged paged attention only where there is a TPU.
 """
 
-import functools
 import json
 import re
 
-import aot_programs
-from op_cases import Programs
+from kernel_resources import Operations, like
 
 import jax
 import jax.numpy as jnp
@@ -24,20 +22,12 @@ from jax.experimental.pallas.ops.tpu.splash_attention import (
     splash_attention_mask as masks,
 )
 
-CASES = Programs()
 BF16, INT = jnp.bfloat16, jnp.int32
-
-
-def like(*shape, dtype=BF16):
-    return jax.ShapeDtypeStruct(shape, dtype)
 
 
 def resources(f, *args):
     """Vector memory, in bytes, of the kernel that takes most, and memory for what is between kernels."""
-    device = aot_programs.topology("v5e:2x2").devices[0]
-    place = jax.sharding.SingleDeviceSharding(device)
-    placed = lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=place)
-    compiled = jax.jit(f).lower(*jax.tree.map(placed, args)).compile()
+    compiled = jax.jit(f).lower(*args).compile()
     text = compiled.as_text()
     # A kernel's metadata may have lines of its own.
     kernels = re.findall(
@@ -49,19 +39,8 @@ def resources(f, *args):
     return {"vmem": vmem, "temp": compiled.memory_analysis().temp_size_in_bytes}
 
 
-def case(*args, derivative=False):
-    """A decorator that adds an operation, and its derivative by the arguments that are floating-point numbers."""
-
-    def add(f):
-        CASES.add(f.__name__, functools.partial(resources, f, *args))
-        if derivative:
-            total = lambda *args: f(*args).astype(jnp.float32).sum()
-            by = [i for i, x in enumerate(args) if jnp.issubdtype(x.dtype, jnp.floating)]
-            name = f"{f.__name__}_and_derivative"
-            CASES.add(name, functools.partial(resources, jax.grad(total, by), *args))
-        return f
-
-    return add
+CASES = Operations("v5e:2x2", resources)
+case = CASES.operation
 
 
 @case(*[like(2, 4, 512, 128)] * 3, derivative=True)

@@ -3,14 +3,13 @@
 The compiler keeps the architecture of the first kernel that it compiles, which is another one in other tests.
 """
 
-import os
 import sys
 from pathlib import Path
 
+import ptx_printing
+
 import jax
 from jax.experimental import topologies
-
-MARK = "// kernel: "
 
 
 def b200():
@@ -28,7 +27,7 @@ def main(names):
     for name in names:
         kernel = {**KERNELS, **OPERATIONS, "specialized": SPECIALIZED}[name]
         args = [jax.ShapeDtypeStruct(a.shape, a.dtype, sharding=sharding) for a in kernel.args]
-        print(f"{MARK}{name}", flush=True)
+        ptx_printing.announce(name)
         try:
             text = jax.jit(kernel.call).lower(*args).compile().as_text()
         except Exception as e:
@@ -38,5 +37,5 @@ def main(names):
 
 
 if __name__ == "__main__":
-    os.environ["MOSAIC_GPU_DUMP_PTX"] = "1"
+    ptx_printing.print_ptx()
     main(sys.argv[1:])

@@ -1,11 +1,10 @@
 """Compiles collectives for Hopper GPUs that are not there, and prints their PTX: a program of its own, as that is printed to stdout."""
 
-import os
 import sys
 
-import jax
+import ptx_printing
 
-MARK = "// operation: "
+import jax
 
 
 def main(names):
@@ -15,10 +14,10 @@ def main(names):
 
     for name in names:
         call, args = COLLECTIVES[name].on(topology("h100").devices)
-        print(f"{MARK}{name}", flush=True)
+        ptx_printing.announce(name)
         jax.jit(call).lower(*args).compile()
 
 
 if __name__ == "__main__":
-    os.environ["MOSAIC_GPU_DUMP_PTX"] = "1"
+    ptx_printing.print_ptx()
     main(sys.argv[1:])

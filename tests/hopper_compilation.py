@@ -1,11 +1,10 @@
 """Compiles operations for a Hopper GPU that is not there, and prints their PTX: a program of its own, as that is printed to stdout."""
 
-import os
 import sys
 
-import jax
+import ptx_printing
 
-MARK = "// operation: "
+import jax
 
 
 def main(names):
@@ -17,10 +16,10 @@ def main(names):
     for name in names:
         call, args = OPERATIONS[name]
         args = [jax.ShapeDtypeStruct(a.shape, a.dtype, sharding=sharding) for a in args]
-        print(f"{MARK}{name}", flush=True)
+        ptx_printing.announce(name)
         jax.jit(call).lower(*args).compile()
 
 
 if __name__ == "__main__":
-    os.environ["MOSAIC_GPU_DUMP_PTX"] = "1"
+    ptx_printing.print_ptx()
     main(sys.argv[1:])

@@ -1,11 +1,11 @@
 """Compiles kernels from the literature for devices that are not there; as a program by Mosaic GPU for a Blackwell GPU, to print their PTX."""
 
-import os
 import sys
 from pathlib import Path
 
 import numpy as np
 import pallas_literature_kernels as literature
+import ptx_printing
 
 import jax
 from jax.experimental import topologies
@@ -54,5 +54,5 @@ def calls(backend, device, names):
 
 
 if __name__ == "__main__":
-    os.environ["MOSAIC_GPU_DUMP_PTX"] = "1"
+    ptx_printing.print_ptx()
     calls("mosaic_gpu", "b200", sys.argv[1:])
