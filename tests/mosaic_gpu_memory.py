@@ -216,6 +216,14 @@ class Memory:
         place = swizzled(smem + np.arange(index.shape[1]) * itemsize, swizzle)
         return gmem, place, inside, itemsize
 
+    def _load_box(self, descriptor, smem, start, barrier):
+        """Copy a box to shared memory, zeros for what is beyond the array, and say so to a barrier."""
+        gmem, place, inside, size = self._box(self.descriptors[int(descriptor)], smem, start)
+        for b in range(size):
+            data = self.memory[np.where(inside, gmem, 0) + b]
+            self.shared[place + b] = np.where(inside, data, 0)
+        self._arrived(barrier, 0, size * len(place))
+
     def _coordinates(self, values, lane):
         return [int(v[lane]) for v in reversed(values)]
 
@@ -233,13 +241,8 @@ class Memory:
             assert to < 1 << self.lanes // LANES
             for block in [b for b in range(16) if to >> b & 1]:
                 away = int(block - own) * self.block_size
-                gmem, place, inside, size = self._box(
-                    self.descriptors[int(descriptor[lane])], int(smem[lane]) + away, start
-                )
-                for b in range(size):
-                    data = self.memory[np.where(inside, gmem, 0) + b]
-                    self.shared[place + b] = np.where(inside, data, 0)
-                self._arrived(int(barrier[lane]) + away, 0, size * len(place))
+                places = int(smem[lane]) + away, start, int(barrier[lane]) + away
+                self._load_box(descriptor[lane], *places)
 
     def nvvm_cp_async_bulk_tensor_global_shared_cta(self, op, descriptor, smem, *rest):
         n = len(self.descriptors[int(descriptor[0])][2])
@@ -261,13 +264,8 @@ class Memory:
     def _copy_of_pair(self, chosen, barrier, leader, smem, descriptor, *coordinates):
         for lane in np.flatnonzero(chosen & self.mask):
             start = self._coordinates(coordinates, lane)
-            known = self.descriptors[int(descriptor[0])]
-            gmem, place, inside, size = self._box(known, int(smem[lane]), start)
-            for b in range(size):
-                data = self.memory[np.where(inside, gmem, 0) + b]
-                self.shared[place + b] = np.where(inside, data, 0)
             away = int(leader[lane] - self.in_cluster[lane]) * self.block_size
-            self._arrived(int(barrier[lane]) + away, 0, size * len(place))
+            self._load_box(descriptor[lane], int(smem[lane]), start, int(barrier[lane]) + away)
         return []
 
     # Instructions

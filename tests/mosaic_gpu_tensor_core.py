@@ -25,8 +25,6 @@ _SCALED = {
     "mxf4": ([None, ml_dtypes.float4_e2m1fn], 64, "2X"),
     "mxf4nvf4": ([None, ml_dtypes.float4_e2m1fn], 64, "4X"),
 }
-
-
 # The lanes to which copies of rows are made.
 _WARPS = np.arange(128).reshape(4, 32)
 _COPIED_TO = {
@@ -258,9 +256,8 @@ class TensorCore:
         words = self.tensor[block, :, column : column + 2]
         r, i = np.indices((rows, n))
         group, j = i // 2, i % 2
-        if (
-            size == 2
-        ):  # lanes have a half of the groups of a row each, with those of a row eight further on
+        if size == 2:
+            # Lanes have a half of the groups of a row each, with those of a row eight further on.
             found = words[r >> 4 << 4 | group >> 2 << 3 | r & 7, part]
             at = (r >> 3 & 1) * 8 + group % 4 * 2 + j
         else:

@@ -5,7 +5,7 @@ import functools
 import mosaic_gpu_machine
 import numpy as np
 import pytest
-from mosaic_gpu_machine import argument
+from mosaic_gpu_machine import argument, lowered
 from pallas_collective_operations import (
     COLLECTIVES,
     MatmulDimension,
@@ -90,7 +90,6 @@ def test_interpreted(name):
 def test_compiled(name):
     collective, (x,) = ALL[name], arguments(ALL[name])
     call, types = collective.on(jax.devices())
-    lowered = jax.jit(call).trace(*types).lower(lowering_platforms=("cuda",))
     of_result = jax.NamedSharding(types[0].sharding.mesh, collective.out_specs)
     parts = lambda sharding, shape: sharding.devices_indices_map(shape).values()
     arrays = [[x[at]] for at in parts(types[0].sharding, x.shape)]
@@ -98,7 +97,7 @@ def test_compiled(name):
     shape = of_result.shard_shape(want.shape)
     blocks = collective.call.keywords["num_blocks"] or 132
     outs = mosaic_gpu_machine.run_on_devices(
-        lowered, arrays, [like(*shape, dtype=x.dtype)], counters=blocks
+        lowered(call, *types), arrays, [like(*shape, dtype=x.dtype)], counters=blocks
     )
     for (out,), at in zip(outs, parts(of_result, want.shape)):
         same(out, want[at])

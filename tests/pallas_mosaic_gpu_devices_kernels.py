@@ -15,7 +15,6 @@ from jax.sharding import AxisType, Mesh, PartitionSpec as P
 f32, i32 = jnp.float32, jnp.int32
 SHAPE = (8, 128)
 SEMAPHORE = plgpu.SemaphoreType.REGULAR
-STRIDED = plgpu.Layout.WG_STRIDED(SHAPE, vec_size=4)
 
 
 def like(*shape, dtype=f32):
@@ -162,14 +161,15 @@ class DevicesKernel:
     devices: int = 2
 
     def call(self, mesh, interpret=None):
-        """The function of arrays that are sharded along the first dimension."""
+        """The function of arrays that are sharded along the first dimension, by all axes of a mesh."""
         options = dict(scratch_types=[SEMAPHORE]) | self.options
 
         def run(x):
             kernel = plgpu.kernel(self.body, out_type=self.out, interpret=interpret, **options)
             return kernel(x.reshape(self.shape))[None]
 
-        return jax.shard_map(run, mesh=mesh, in_specs=P("d"), out_specs=P("d"), check_vma=False)
+        spec = P(mesh.axis_names)
+        return jax.shard_map(run, mesh=mesh, in_specs=spec, out_specs=spec, check_vma=False)
 
     @property
     def arg(self):

@@ -5,11 +5,12 @@ import re
 import mosaic_gpu_machine
 import numpy as np
 import pytest
-from mosaic_gpu_machine import argument
+from mosaic_gpu_machine import argument, lowered
 from pallas_mosaic_gpu_devices_kernels import (
     DEVICES_KERNELS,
     SEMAPHORE,
     SHAPE,
+    DevicesKernel,
     f32,
     like,
     mesh_of,
@@ -36,9 +37,8 @@ def test_interpreted(name):
     )
 
 
-def lowered(kernel):
-    call = kernel.call(mesh_of(jax.devices(), kernel.devices))
-    return jax.jit(call).trace(kernel.arg).lower(lowering_platforms=("cuda",))
+def lowered_kernel(kernel):
+    return lowered(kernel.call(mesh_of(jax.devices(), kernel.devices)), kernel.arg)
 
 
 @pytest.mark.parametrize("name", DEVICES_KERNELS)
@@ -47,7 +47,7 @@ def test_compiled(name):
     x = argument(np.random.default_rng(0), kernel.arg)
     counters = 8
     outs = mosaic_gpu_machine.run_on_devices(
-        lowered(kernel), [[part] for part in x], [kernel.out], counters
+        lowered_kernel(kernel), [[part] for part in x], [kernel.out], counters
     )
     got = np.stack([out for (out,) in outs])
     np.testing.assert_allclose(
@@ -125,20 +125,8 @@ REFUSED = {
 }  # fmt: skip
 
 
-def sharded(body, out, mesh, interpret=None, **options):
-    def run(x):
-        scratch = [SEMAPHORE]
-        kernel = plgpu.kernel(body, out_type=out, scratch_types=scratch, interpret=interpret)
-        return kernel(x.reshape(SHAPE))[None]
-
-    spec = P(mesh.axis_names)
-    return jax.shard_map(
-        run, mesh=mesh, in_specs=spec, out_specs=spec, check_vma=False, **options
-    )  # fmt: skip
-
-
-def lower(call, *args):
-    return jax.jit(call).trace(*args).lower(lowering_platforms=("cuda",))
+def sharded(body, out, mesh, interpret=None):
+    return DevicesKernel(body, out, None).call(mesh, interpret)
 
 
 @pytest.mark.parametrize("name", [n for n, r in REFUSED.items() if r[2]])
@@ -154,7 +142,7 @@ def test_refuses_compiled(name):
     body, out, _, message = REFUSED[name]
     call = sharded(body, out, mesh_of(jax.devices(), 2))
     with pytest.raises((NotImplementedError, ValueError), match=message) as error:
-        lower(call, like(2, *SHAPE))
+        lowered(call, like(2, *SHAPE))
     assert "pallas_mosaic_gpu_devices_test.py" in "".join(error.value.__notes__)
 
 
@@ -162,9 +150,9 @@ def test_refuses_meshes():
     x = like(2, *SHAPE)
     backwards = mesh_of(jax.devices()[1::-1], 2)
     with pytest.raises(NotImplementedError, match=r"devices \[1, 0\]: XLA knows"):
-        lower(sharded(to_next, ONE, backwards), x)
+        lowered(sharded(to_next, ONE, backwards), x)
     with pytest.raises(ValueError, match="is compiled for one: call it in jax.shard_map"):
-        lower(plgpu.kernel(to(1), out_type=ONE, scratch_types=[SEMAPHORE]), ONE)
+        lowered(plgpu.kernel(to(1), out_type=ONE, scratch_types=[SEMAPHORE]), ONE)
     mesh = jax.make_mesh((2, 2), ("d", "e"), axis_types=(AxisType.Auto,) * 2)
 
     def of_one(x):
@@ -175,9 +163,9 @@ def test_refuses_meshes():
         of_one, mesh=mesh, in_specs=P("d"), out_specs=P("d"), axis_names={"d"}, check_vma=False
     )
     with pytest.raises(NotImplementedError, match=r"axes \['e'\] are not manual"):
-        lower(call, x)
+        lowered(call, x)
     with pytest.raises(ValueError, match="already"):
-        lower(sharded(lambda x, o, s: plgpu.remote_ref(plgpu.remote_ref(x, 0), 0), ONE, mesh), like(4, *SHAPE))  # fmt: skip
+        lowered(sharded(lambda x, o, s: plgpu.remote_ref(plgpu.remote_ref(x, 0), 0), ONE, mesh), like(4, *SHAPE))  # fmt: skip
 
 
 def test_devices_of_a_mesh_with_two_axes():
@@ -212,17 +200,17 @@ def test_devices_of_a_mesh_with_two_axes():
         out = sharded(body, ONE, mesh, INTERPRET)(x)
         np.testing.assert_allclose(out, want, rtol=1e-6)
         outs = mosaic_gpu_machine.run_on_devices(
-            lower(sharded(body, ONE, mesh), like(4, *SHAPE)), [[part] for part in x], [ONE], 1
+            lowered(sharded(body, ONE, mesh), like(4, *SHAPE)), [[part] for part in x], [ONE], 1
         )
         np.testing.assert_allclose(np.stack([o for (o,) in outs]), want, rtol=1e-6)
 
 
 def test_compiler_is_told_what_is_reached_on_all_devices():
-    text = lowered(DEVICES_KERNELS["stored_on_all"]).as_text()
+    text = lowered_kernel(DEVICES_KERNELS["stored_on_all"]).as_text()
     assert 'multimem_parameters = "0,0,1,1"' in text
     assert 'xla_replica_ids = "0,1,2,3"' in text
     assert "uses_xla_collective_metadata = true" in text
-    text = lowered(DEVICES_KERNELS["to_next"]).as_text()
+    text = lowered_kernel(DEVICES_KERNELS["to_next"]).as_text()
     assert "multimem_parameters" not in text and 'xla_replica_ids = "0,1"' in text
 
 
@@ -232,7 +220,7 @@ def test_position_of_the_device_alone():
 
     mesh = mesh_of(jax.devices(), 2)
     x = np.zeros((2, *SHAPE), np.float32)
-    low = lower(sharded(body, ONE, mesh), like(2, *SHAPE))
+    low = lowered(sharded(body, ONE, mesh), like(2, *SHAPE))
     outs = mosaic_gpu_machine.run_on_devices(low, [[part] for part in x], [ONE], 1)
     for i, (out,) in enumerate(outs):
         np.testing.assert_array_equal(out, x[i] + i)
