@@ -82,6 +82,7 @@ WITHOUT_FILE = {
     "pallas/mosaic/interpret": OWN_TRACE,
     "pallas/mosaic/sparse_core": KERNELS,
     "pallas/mosaic_gpu/lowering": KERNELS,
+    "pallas/threaded": OWN_TRACE,
     "rnn": LIBRARY,
     "xla_metadata": "of functions that are called: calls.filecheck.py has an operation that is marked",
 }
