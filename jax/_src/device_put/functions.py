@@ -10,6 +10,7 @@ from jax._src import config, core, dtypes, tree_util, xla_bridge as xb
 from jax._src.array_impl import ArrayImpl
 from jax._src.core import eval_trace, trace_ctx, typeof
 from jax._src.device_put.agreement import check_same_value
+from jax._src.device_put.held_numbers import without_held
 from jax._src.device_put.primitive import device_put_p
 from jax._src.device_put.values import ALWAYS_COPY, DONATE, REUSE, device_put_value
 from jax._src.late_binding import late
@@ -308,7 +309,7 @@ def live_arrays(platform: str | None = None) -> list[ArrayImpl]:
       >>> any(a is x for a in jax.live_arrays())
       True
     """
-    return xb.get_backend(platform).live_arrays()
+    return without_held(xb.get_backend(platform).live_arrays())
 
 
 # Methods of arrays

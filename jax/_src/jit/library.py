@@ -17,6 +17,7 @@ import numpy as np
 from jax._src import traceback_util
 from jax._src.array import ArrayImpl
 from jax._src.core import eval_trace, is_symbolic_dim, trace_ctx
+from jax._src.device_put.held_numbers import held_numbers, may_hold
 from jax._src.dtypes import float0
 from jax._src.interpreters.operand_meshes import operands
 from jax._src.interpreters.partial_eval import DynamicJaxprTrace
@@ -183,13 +184,32 @@ class BinaryMethod(_InlineJit):
 
 
 def binary_method(fun: Callable, prepare: Callable[[Any], Any]) -> Callable:
-    """A native method `x.__op__(other)`.
+    """A method `x.__op__(other)`, which is a single native call if both are arrays.
 
     Args:
       fun: function of two arrays.
       prepare: converts any object to the operand to use, or returns NotImplemented, or raises.
     """
-    return _native(BinaryMethod(fun, prepare))
+    program = _native(BinaryMethod(fun, prepare))
+
+    @functools.wraps(program)
+    def method(self, other):
+        if type(other) is ArrayImpl:
+            return program(self, other)
+        numbers = held_numbers(type(other))
+        if numbers is None or not may_hold(self):
+            return program(self, other)
+        held = numbers[other]
+        try:
+            return program(self, held)
+        except RuntimeError:
+            if held is other or not held.is_deleted():
+                raise
+            # Somebody has deleted all arrays of the device's client.
+            numbers.cache_clear()
+            return program(self, other)
+
+    return method
 
 
 @functools.cache
