@@ -17,8 +17,13 @@ install_packages() {
         command -v sudo >/dev/null || fail "$* are missing, and installing them takes root or sudo."
         sudo=sudo
     fi
-    $sudo apt-get update -q
-    $sudo env DEBIAN_FRONTEND=noninteractive apt-get install -qy --no-install-recommends "$@"
+    local locks=${XDG_CACHE_HOME:-$HOME/.cache}/jax-build
+    mkdir -p "$locks"
+    (
+        flock 9 # lanes that run beside this one may be installing, too
+        $sudo apt-get update -q
+        $sudo env DEBIAN_FRONTEND=noninteractive apt-get install -qy --no-install-recommends "$@"
+    ) 9>"$locks/packages.lock"
 }
 
 # Whether a Python makes environments and has packages pinned for it.
