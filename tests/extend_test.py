@@ -44,11 +44,21 @@ class LinearCallTest(jtu.JaxTestCase):
         for grad in (jax.grad(f), jax.jit(jax.grad(f)), jax.grad(jax.jit(f))):
             self.assertAllClose(grad(8.0), 2.5, check_dtypes=False)
 
-    def test_differentiation_by_residuals_is_an_error(self):
-        with self.assertRaisesRegex(TypeError, "linear_call.*residual_args"):
-            jax.grad(lambda y: divide(8.0, y))(4.0)
-        with self.assertRaisesRegex(TypeError, "linear_call.*closed over"):
-            jax.grad(lambda y: linear_call(lambda _, x: x / y, lambda _, ct: ct, (), 8.0))(4.0)
+    def test_differentiation_by_residuals(self):
+        self.assertAllClose(jax.grad(lambda y: divide(8.0, y))(4.0), -0.5, check_dtypes=False)
+        closed_over = lambda y: linear_call(lambda _, x: x / y, lambda _, ct: ct, (), 8.0)
+        self.assertAllClose(jax.grad(closed_over)(4.0), -0.5, check_dtypes=False)
+
+    def test_differentiation_by_both(self):
+        out, t = jax.jvp(divide, (8.0, 4.0), (2.0, 1.0))
+        self.assertAllClose((out, t), (2.0, 0.5 - 0.5), check_dtypes=False)
+        of_both = jax.grad(lambda x: divide(x, x) + x)
+        self.assertAllClose(of_both(4.0), 2.5 - 0.25 + 1, check_dtypes=False)
+
+    def test_second_derivatives(self):
+        # by the residual of the transpose
+        f = lambda y: jax.grad(lambda x: divide(x, y) ** 2)(3.0)  # 20 x / y^2
+        self.assertAllClose(jax.jit(jax.jacfwd(f))(4.0), -40 * 3 / 4**3, check_dtypes=False)
 
     def test_vmap(self):
         x, y = np.arange(3.0, dtype=np.float32), np.arange(1.0, 4.0, dtype=np.float32)

@@ -55,6 +55,38 @@ def test_matmul_of_a_batch_and_its_derivative():
     np.testing.assert_allclose(found[1], 3 * (x @ y), atol=1e-5)
 
 
+@pytest.mark.parametrize("mode", [True, pltpu.InterpretParams()])
+@pytest.mark.parametrize(
+    "dtypes, out_dtype", [(("float32", "float32"), None), (("bfloat16", "float32"), "float32")]
+)
+def test_derivatives_of_matmul(mode, dtypes, out_dtype):
+    shapes = (40, 300), (300, 130)
+    x, y = [jax.random.normal(jax.random.key(i), s).astype(d) for i, (s, d) in enumerate(zip(shapes, dtypes))]  # fmt: skip
+    blocks = dict(block_shape=(32, 128), block_k=128, out_dtype=out_dtype)
+    f = lambda x, y: (matmul(x, y, **blocks) ** 2).sum() / 300
+    plain = lambda x, y: (jnp.dot(*[a.astype(jnp.float32) for a in (x, y)]) ** 2).sum() / 300
+    with pltpu.force_tpu_interpret_mode(mode):
+        found = jax.grad(f, (0, 1))(x, y)
+    for got, want in zip(found, jax.grad(plain, (0, 1))(x, y)):
+        assert got.dtype == want.dtype
+        tolerance = 1e-5 if got.dtype == jnp.float32 else 1e-2
+        np.testing.assert_allclose(*[a.astype(jnp.float32) for a in (got, want)], rtol=tolerance, atol=1e-3)  # fmt: skip
+
+
+def test_second_derivatives_of_matmul():
+    x, y = [jax.random.normal(jax.random.key(i), s) for i, s in enumerate([(16, 32), (32, 8)])]
+    multiply = functools.partial(matmul, block_shape=(8, 8), block_k=16)
+
+    def second(multiply):
+        first = jax.grad(lambda x, y: (multiply(x, y) ** 3).sum())
+        return jax.grad(lambda x, y: jnp.sin(first(x, y)).sum(), (0, 1))(x / 9, y / 9)
+
+    with pltpu.force_tpu_interpret_mode(True):
+        found = second(multiply)
+    for got, want in zip(found, second(jnp.dot)):
+        np.testing.assert_allclose(got, want, rtol=1e-4, atol=1e-5)
+
+
 def test_matmul_where_memory_has_no_values():
     x, y = [np.random.RandomState(s).randn(*s2) for s, s2 in enumerate([(200, 300), (300, 130)])]
     x, y = jnp.asarray(x, jnp.float32), jnp.asarray(y, jnp.float32)
@@ -88,6 +120,21 @@ def test_all_gather(rows, shape):
         out = all_gather(x, mesh=mesh, axis_name=names[-1])
     np.testing.assert_array_equal(out, x)
     assert out.sharding.is_fully_replicated
+
+
+@pytest.mark.parametrize("shape", [(4,), (2, 2)])
+def test_derivative_of_all_gather(shape):
+    mesh = ring(jax.devices(), shape, ("x", "y")[: len(shape)])
+    sharding = NamedSharding(mesh, P(mesh.axis_names[-1]))
+    x = jax.device_put(jnp.arange(64 * 128.0).reshape(64, 128), sharding)
+    weights = jax.random.normal(jax.random.key(0), x.shape)
+    gather = functools.partial(all_gather, mesh=mesh, axis_name=mesh.axis_names[-1])
+    with pltpu.force_tpu_interpret_mode(pltpu.InterpretParams()):
+        found = jax.grad(lambda x: (gather(x) * weights).sum())(x)
+        _, tangent = jax.jvp(gather, (x,), (2 * x,))
+    np.testing.assert_array_equal(found, weights)
+    assert found.sharding.is_equivalent_to(sharding, 2)
+    np.testing.assert_array_equal(tangent, 2 * x)
 
 
 def test_neighbors():
@@ -194,8 +241,10 @@ def test_compiled(name):
     x = like(256, 300, dtype=jnp.bfloat16, sharding=one)
     y = like(300, 256, dtype=jnp.bfloat16, sharding=one)
     key = like(2, dtype=jnp.uint32, sharding=one)
+    multiply = functools.partial(matmul, block_shape=(128, 128))
     for fun, *args in (
-        (functools.partial(matmul, block_shape=(128, 128)), x, y),
+        (multiply, x, y),
+        (jax.grad(lambda x, y: (multiply(x, y) ** 2).sum(dtype=jnp.float32), (0, 1)), x, y),
         (lambda key: threefry.threefry_2x32_count(key, *[(2, 8, 128)] * 2, (8, 128)), key),
         (lambda key: philox.philox_4x32_kernel(key, *[(2, 8, 128)] * 2, (8, 128)), key),
     ):
@@ -204,3 +253,5 @@ def test_compiled(name):
     x = like(256, 128, sharding=NamedSharding(mesh, P("x")))
     gather = functools.partial(all_gather, mesh=mesh, axis_name="x")
     assert "tpu_custom_call" in jax.jit(gather).lower(x).compile().as_text()
+    text = jax.jit(jax.grad(lambda x: (gather(x) ** 2).sum())).lower(x).compile().as_text()
+    assert text.count(" custom-call(") == 1 and "tpu_custom_call" in text

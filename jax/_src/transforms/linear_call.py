@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from jax._src import api_util, core, traceback_util
+from jax._src import ad_util, api_util, core, traceback_util
 from jax._src.core import ClosedJaxpr, Primitive, typeof
 from jax._src.interpreters import ad, batching, mlir, partial_eval as pe
 from jax._src.late_binding import late
@@ -24,7 +24,7 @@ def linear_call(
       fun: (residual_args, linear_args) -> result, linear in its second argument.
       fun_transpose: (residual_args, cotangent like the result) -> cotangent like `linear_args`,
         linear in its second argument.
-      residual_args: tree of arrays, which must not be differentiated.
+      residual_args: tree of arrays. Derivatives by them are those of `fun`.
       linear_args: tree of arrays.
 
     Returns:
@@ -132,21 +132,28 @@ def _impl(*args, callee, **_):
 linear_call_p.def_impl(_impl)
 
 
-def _jvp(primals, tangents, *, num_callee_consts, num_res, **params):
+def _jvp(primals, tangents, *, callee, num_callee_consts, num_res, transpose_thunk):
     n = num_callee_consts + num_res
-    params.update(num_callee_consts=num_callee_consts, num_res=num_res)
-    for i, t in enumerate(tangents[:n]):
-        if type(t) is not ad.Zero:
-            what = "a value closed over" if i < num_callee_consts else "residual_args"
-            raise TypeError(
-                f"linear_call cannot be differentiated by {what}: only linear_args may depend on what "
-                "is differentiated by. Use jax.custom_jvp for a function that is not linear."
-            )
-    outs = linear_call_p.bind(*primals, **params)
-    if all(type(t) is ad.Zero for t in tangents):
-        return outs, [ad.Zero(typeof(x).to_tangent_aval()) for x in outs]
+    params = dict(
+        callee=callee, num_callee_consts=num_callee_consts, num_res=num_res, transpose_thunk=transpose_thunk
+    )  # fmt: skip
+    zero = lambda t: type(t) is ad.Zero
+    if all(map(zero, tangents[:n])):
+        outs = linear_call_p.bind(*primals, **params)
+        of_residuals = [ad.zero_of(x) for x in outs]
+    else:
+        # By what it is linear in no derivative of `fun` is taken, whose transpose would not be the custom one.
+        nonzeros = [not zero(t) for t in tangents[:n]] + [False] * (len(primals) - n)
+        both, _ = ad.jvp_jaxpr(callee, nonzeros, True)
+        given = [t for t in tangents[:n] if not zero(t)]
+        results = core.jaxpr_as_fun(both)(*primals, *given)
+        count = len(callee.out_avals)
+        outs, of_residuals = results[:count], results[count:]
+    if all(map(zero, tangents[n:])):
+        return outs, of_residuals
     lin = [ad.instantiate_zeros(t) for t in tangents[n:]]
-    return outs, linear_call_p.bind(*primals[:n], *lin, **params)
+    of_linear = linear_call_p.bind(*primals[:n], *lin, **params)
+    return outs, [ad_util.add_tangents(a, b) for a, b in zip(of_linear, of_residuals)]
 
 
 linear_call_p.jvp = _jvp

@@ -13,6 +13,7 @@ from jax._src.core import ShapeDtypeStruct
 from jax._src.lax import lax
 from jax._src.lax.control_flow import fori_loop
 from jax._src.lax.parallel import axis_index
+from jax._src.lax.slicing.slices import dynamic_slice_in_dim
 from jax._src.pallas.blocks import BlockSpec
 from jax._src.pallas.mosaic.copies import (
     get_barrier_semaphore,
@@ -21,6 +22,7 @@ from jax._src.pallas.mosaic.copies import (
 )
 from jax._src.pallas.mosaic.core import CompilerParams, MemorySpace
 from jax._src.pallas.mosaic.semaphore_types import SemaphoreType
+from jax._src.pallas.ops.differentiable import linear
 from jax._src.pallas.pallas_call import pallas_call
 from jax._src.pallas.semaphores import DeviceIdType, semaphore_signal, semaphore_wait
 from jax._src.partition_spec import PartitionSpec
@@ -106,7 +108,7 @@ def all_gather(
       memory_space: where the chunks are.
 
     Returns:
-      The array, on all devices.
+      The array, on all devices. The derivative of a chunk is that of its rows: no device sends any.
 
     Raises:
       NotImplementedError: if there is more than one axis.
@@ -129,7 +131,11 @@ def all_gather(
         )
         return call(chunk).reshape(-1, *chunk.shape[1:])
 
-    spec = PartitionSpec(axis_name)
-    return shard_map(gather, mesh=mesh, in_specs=spec, out_specs=PartitionSpec(), check_vma=False)(
-        x
-    )
+    def own_chunk(whole: Any) -> Any:
+        rows = whole.shape[0] // size
+        return dynamic_slice_in_dim(whole, axis_index(axis_name) * rows, rows)
+
+    spec, everywhere = PartitionSpec(axis_name), PartitionSpec()
+    on = functools.partial(shard_map, mesh=mesh, check_vma=False)
+    divide = on(own_chunk, in_specs=everywhere, out_specs=spec)
+    return linear(on(gather, in_specs=spec, out_specs=everywhere), (divide,), x)

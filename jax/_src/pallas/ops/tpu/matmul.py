@@ -16,6 +16,7 @@ from jax._src.pallas.blocks import BlockSpec
 from jax._src.pallas.grids import GridSpec
 from jax._src.pallas.helpers import cdiv, when
 from jax._src.pallas.mosaic.core import CompilerParams, MemorySpace
+from jax._src.pallas.ops.differentiable import product
 from jax._src.pallas.ops.tpu.tiles import before_end
 from jax._src.pallas.pallas_call import pallas_call
 from jax._src.pallas.primitives import num_programs, program_id
@@ -36,7 +37,7 @@ def matmul(
       debug: whether to print the kernel.
 
     Returns:
-      [m, n]. Sums are in float32, or int32 of integers.
+      [m, n]. Sums are in float32, or int32 of integers. Derivatives are products by the same blocks.
 
     Raises:
       ValueError: if shapes do not fit.
@@ -50,13 +51,35 @@ def matmul(
                 f"Cannot deduce output dtype for different input dtypes: {x.dtype}, {y.dtype}"
             )
         out_dtype = x.dtype
-    (m, k), n = x.shape, y.shape[1]
+    run = functools.partial(_product, blocks=(*block_shape, block_k), debug=debug)
+    return product(run, x, y, (False, False), out_dtype)
+
+
+# Which of the sizes m, n and k of the first product the rows, columns and inner dimension of a product have, by which of
+# its matrices are transposed: those with one that is are its derivatives.
+_SIZES = {(False, False): (0, 1, 2), (False, True): (0, 2, 1), (True, False): (2, 1, 0)}
+
+
+def _product(
+    x: Any, y: Any, transposed: tuple[bool, bool], out_dtype: Any, *, blocks: tuple[int, int, int], debug: bool
+) -> Any:  # fmt: skip
+    """Return a product of matrices, each of which may be transposed before.
+
+    Args:
+      x, y, transposed, out_dtype: as of `jax._src.pallas.ops.differentiable.product`.
+      blocks: the sizes of blocks along m, n and k of the first product.
+      debug: whether to print the kernel.
+    """
+    m, k = reversed(x.shape) if transposed[0] else x.shape
+    n = y.shape[0 if transposed[1] else 1]
     if k == 0:
         # No step of the grid would write the results.
         return zeros((m, n), out_dtype)
-    rows, columns = block_shape
+    rows, columns, inner = [blocks[i] for i in _SIZES[transposed]]
     integers = all(dtypes.issubdtype(a.dtype, np.integer) for a in (x, y))
     sums = np.dtype(np.int32 if integers else np.float32)
+    # The dimensions that are summed over.
+    dims = (0 if transposed[0] else 1, 1 if transposed[1] else 0)
 
     def kernel(x_ref: Any, y_ref: Any, o_ref: Any, acc_ref: Any) -> None:
         step, last = program_id(2), num_programs(2) - 1
@@ -65,31 +88,33 @@ def matmul(
         def _() -> None:
             acc_ref[...] = zeros(acc_ref.shape, sums)
 
-        blocks = [x_ref[...], y_ref[...]]
-        if k % block_k:
-            left = k - step * block_k
-            blocks = [before_end(b, left, 1 - i) for i, b in enumerate(blocks)]
+        tiles = [x_ref[...], y_ref[...]]
+        if k % inner:
+            left = k - step * inner
+            tiles = [before_end(b, left, d) for b, d in zip(tiles, dims)]
         if not integers and x.dtype != y.dtype:
-            blocks = [b.astype(np.float32) for b in blocks]
-        dims = (((1,), (0,)), ((), ()))
-        acc_ref[...] += lax.dot_general(*blocks, dims, preferred_element_type=sums)
+            tiles = [b.astype(np.float32) for b in tiles]
+        contracted = (((dims[0],), (dims[1],)), ((), ()))
+        acc_ref[...] += lax.dot_general(*tiles, contracted, preferred_element_type=sums)
 
         @when(step == last)
         def _() -> None:
             o_ref[...] = acc_ref[...].astype(o_ref.dtype)
 
-    spec = GridSpec(
-        (cdiv(m, rows), cdiv(n, columns), cdiv(k, block_k)),
-        [
-            BlockSpec((rows, block_k), lambda i, j, s: (i, s)),
-            BlockSpec((block_k, columns), lambda i, j, s: (s, j)),
-        ],
-        BlockSpec((rows, columns), lambda i, j, s: (i, j)),
+    def spec(shape: tuple[int, int], axes: tuple[int, int], turned: bool = False) -> BlockSpec:
+        if turned:
+            shape, axes = shape[::-1], axes[::-1]
+        return BlockSpec(shape, lambda *at: (at[axes[0]], at[axes[1]]))
+
+    grid = GridSpec(
+        (cdiv(m, rows), cdiv(n, columns), cdiv(k, inner)),
+        [spec((rows, inner), (0, 2), transposed[0]), spec((inner, columns), (2, 1), transposed[1])],
+        spec((rows, columns), (0, 1)),
         [MemorySpace.VMEM((rows, columns), sums)],
     )
     params = CompilerParams(dimension_semantics=("parallel", "parallel", "arbitrary"))
     out = ShapeDtypeStruct((m, n), out_dtype)
     call = pallas_call(
-        kernel, out, grid_spec=spec, compiler_params=params, debug=debug, name="matmul"
+        kernel, out, grid_spec=grid, compiler_params=params, debug=debug, name="matmul"
     )
     return call(x, y)
