@@ -7,7 +7,7 @@ from collections import Counter
 import collectives_compilation
 import ptx_printing
 import pytest
-from pallas_collective_operations import COLLECTIVES
+from pallas_collective_operations import COLLECTIVES, GRADIENTS
 
 pytestmark = pytest.mark.aot("cuda", "mosaic_gpu")
 
@@ -35,7 +35,7 @@ OF_REFERENCE = {
 @functools.cache
 def compiled():
     """The PTX of the kernels of all operations by name."""
-    return ptx_printing.ptx_by_name(collectives_compilation, COLLECTIVES)
+    return ptx_printing.ptx_by_name(collectives_compilation, [*COLLECTIVES, *GRADIENTS])
 
 
 def instructions(ptx):
@@ -57,3 +57,12 @@ def test_compiles(name):
     ptx = compiled()[name]
     assert ptx.count(".target sm_90a") == 1
     assert instructions(ptx) == OF_REFERENCE.get(name, instructions(ptx))
+
+
+@pytest.mark.parametrize("name", GRADIENTS)
+def test_derivatives_compile(name):
+    """Kernels of derivatives that are those of other operations are not compiled again."""
+    kernels = compiled()[name].split(".version")[1:]
+    assert all([".target sm_90a" in ptx for ptx in kernels])
+    if name == "product_gradient":
+        assert "wgmma.mma_async" in compiled()[name]

@@ -10,10 +10,10 @@ import jax
 def main(names):
     """Print the PTX of operations, each after a line with its name."""
     from aot_programs import topology
-    from pallas_collective_operations import COLLECTIVES
+    from pallas_collective_operations import COLLECTIVES, GRADIENTS
 
     for name in names:
-        call, args = COLLECTIVES[name].on(topology("h100").devices)
+        call, args = (COLLECTIVES | GRADIENTS)[name].on(topology("h100").devices)
         ptx_printing.announce(name)
         jax.jit(call).lower(*args).compile()
 

@@ -49,6 +49,25 @@ def test_is_the_product(shape, dtype, config):
     )
 
 
+@pytest.mark.parametrize(
+    "shape, dtype, config",
+    [
+        ((256, 128, 64), jnp.bfloat16, CONFIG),
+        ((256, 64, 160), jnp.float16, dataclasses.replace(CONFIG, tile_k=32)),
+        ((256, 256, 256), jnp.bfloat16, PAIR),
+    ],
+)
+def test_derivatives(shape, dtype, config):
+    a, b = matrices(*shape, dtype)
+    run = lambda a, b: matmul_kernel(a, b, config, interpret=plgpu.InterpretParams())
+    out, back = jax.vjp(run, a, b)
+    g = jnp.asarray(np.random.default_rng(1).normal(size=out.shape), dtype)
+    wide = [x.astype(jnp.float32) for x in (a, b, g)]
+    for got, want in zip(back(g), (wide[2] @ wide[1].T, wide[0].T @ wide[2])):
+        assert got.dtype == dtype
+        np.testing.assert_allclose(got.astype(jnp.float32), want, rtol=1e-2, atol=1e-2)
+
+
 X = jax.ShapeDtypeStruct((256, 128), jnp.bfloat16)
 Y = jax.ShapeDtypeStruct((128, 256), jnp.bfloat16)
 

@@ -102,3 +102,26 @@ COLLECTIVES = {
     "product_of_four": product(devices=4, dtype=bf16),
     "product_of_rows": product(wg_dimension=MatmulDimension.M, max_concurrent_steps=3),
 }
+
+
+def gradient(collective):
+    """The cotangents of a device's arrays, where that of the result is the result itself."""
+
+    def call(*args, **options):
+        out, back = jax.vjp(functools.partial(collective.call, **options), *args)
+        return back(out)
+
+    return dataclasses.replace(collective, call=call, out_specs=collective.in_specs)
+
+
+GRADIENTS = {
+    f"{name}_gradient": gradient(COLLECTIVES[name])
+    for name in (
+        "gather",
+        "gather_columns",
+        "reduce_bfloat16",
+        "reduce_max",
+        "reduce_to_all",
+        "product",
+    )
+}

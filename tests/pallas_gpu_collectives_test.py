@@ -133,6 +133,75 @@ def test_different_arrays_of_devices_on_a_mesh_of_two_axes():
     )  # fmt: skip
 
 
+DIFFERENTIATED = {
+    "gather": gather((128, 256)),
+    "gather_columns": gather((64, 512), bf16, 1, devices=4),
+    "gather_float8": gather((128, 512), jnp.float8_e4m3fn),
+    "reduce": reduce((128, 256)),
+    "reduce_middle": reduce((3, 16, 128), f16, 1, devices=4),
+    "reduce_to_all": reduce((64, 512), f32, None),
+    "reduce_max": reduce((128, 256), f16, reduction="max"),
+    "reduce_min_to_all": reduce((16, 256), bf16, None, reduction="min"),
+    "product": product(devices=4),
+}
+
+
+def plain(name, collective):
+    """The same function of the arrays of a device, of jax.lax."""
+    options = collective.call.keywords
+
+    def run(*args):
+        if name == "product":
+            a, b = args
+            return lax.all_gather(a, "x", tiled=True) @ b
+        (x,) = args
+        dimension = options.get("gather_dimension", options.get("scatter_dimension"))
+        reduction = options.get("reduction", "add")
+        if name.startswith("gather"):
+            return lax.all_gather(x, "x", axis=dimension, tiled=True)
+        if reduction == "add":
+            if dimension is None:
+                return lax.psum(x, "x")
+            return lax.psum_scatter(x, "x", scatter_dimension=dimension, tiled=True)
+        out = getattr(jnp, reduction)(lax.all_gather(x, "x"), 0)
+        if dimension is None:
+            return out
+        size = x.shape[dimension] // collective.devices
+        return lax.dynamic_slice_in_dim(out, lax.axis_index("x") * size, size, dimension)
+
+    return run
+
+
+@pytest.mark.parametrize("name", DIFFERENTIATED)
+def test_derivatives(name):
+    """Devices have arrays of their own, so that all devices' cotangents differ."""
+    collective = DIFFERENTIATED[name]
+    rng = np.random.default_rng(5)
+    n = collective.devices
+    shard = lambda spec, a: tuple(
+        d // n if i < len(spec) and spec[i] == "x" else d for i, d in enumerate(a.shape)
+    )
+    shapes = [shard(s, a) for s, a in zip(collective.in_specs, collective.args)]
+    dtype = collective.args[0].dtype
+    args = [jnp.asarray(rng.normal(size=(n, *s)), dtype) for s in shapes]
+    mesh = jax.make_mesh((n,), ("x",), axis_types=(AxisType.Auto,), devices=jax.devices()[:n])
+
+    def gradients(call, args):
+        def of_device(*args):
+            out, back = jax.vjp(call, *[a[0] for a in args])
+            weights = jnp.arange(out.size).reshape(out.shape) % 7 + lax.axis_index("x")
+            return tuple(g[None] for g in back((weights / 4).astype(out.dtype)))
+
+        on = jax.shard_map(of_device, mesh=mesh, in_specs=P("x"), out_specs=P("x"), check_vma=False)
+        return jax.jit(on)(*args)
+
+    got = gradients(functools.partial(collective.call, interpret=INTERPRET), args)
+    want = gradients(plain(name, collective), [a.astype(f32) for a in args])
+    for x, y in zip(got, want):
+        assert x.dtype == dtype
+        same(x, y.astype(jnp.float8_e4m3fn) if name == "gather_float8" else y)
+
+
 M = MatmulDimension.M
 REFUSED = {
     "dimension": (gather((128, 256), f32, 2), "gather_dimension 2 is no dimension of"),

@@ -108,6 +108,66 @@ def test_is_the_product_of_two_dtypes(left, right, out, config):
     same(got, plain, out)
 
 
+@pytest.mark.parametrize(
+    "shape, dtype, added, config",
+    [
+        ((64, 192, 128), bf16, None, CONFIG),
+        ((128, 64, 256), bf16, f32, options(cluster_dimension=M, tile_n=128, epi_tile_n=None, epi_tile_m=None)),
+        # rows of one derivative, and columns of the other, that are few
+        ((64, 48, 96), f16, None, options(max_concurrent_steps=1, tile_n=48, tile_k=48, epi_tile_n=16)),
+    ],
+)  # fmt: skip
+def test_derivatives(shape, dtype, added, config):
+    m, k, n = shape
+    args = [matrix(0, m, k, dtype=dtype), matrix(1, k, n, dtype=dtype)]
+    args += [] if added is None else [matrix(2, m, n, dtype=added)]
+    weights = matrix(3, m, n, dtype=dtype).astype(f32)
+
+    def run(a, b, c=None):
+        out = hopper_matmul_mgpu.matmul(a, b, c, config, interpret=INTERPRET)
+        return (out.astype(f32) * weights).sum()
+
+    def plain(a, b, c=0):
+        return ((a @ b + c) * weights).sum()
+
+    numbers = tuple(range(len(args)))
+    got = jax.jit(jax.grad(run, numbers))(*args)
+    want = jax.grad(plain, numbers)(*[x.astype(f32) for x in args])
+    for x, y, arg in zip(got, want, args):
+        same(x, y, arg.dtype)
+
+
+def test_tangents_and_second_derivatives():
+    a, b = matrix(0, 64, 64, dtype=f16), matrix(1, 64, 128, dtype=f16)
+    run = lambda a, b: hopper_matmul_mgpu.matmul(a, b, None, CONFIG, interpret=INTERPRET)
+    out, tangent = jax.jvp(run, (a, b), (a, 2 * b))
+    np.testing.assert_allclose(tangent.astype(f32), 3 * out.astype(f32), rtol=0.01, atol=0.01)
+
+    def second(run):
+        first = jax.grad(lambda a, b: (run(a, b).astype(f32) ** 2).sum() / 64)
+        return jax.grad(lambda a, b: first(a, b).astype(f32).sum(), (0, 1))(a, b)
+
+    for x, y in zip(second(run), second(jnp.matmul)):
+        np.testing.assert_allclose(x.astype(f32), y.astype(f32), rtol=0.01, atol=0.1)
+
+
+@pytest.mark.parametrize("left", [int8, jnp.float8_e4m3fn])
+def test_derivatives_of_two_dtypes(left):
+    a, b = matrix(0, 128, 64, dtype=left), matrix(1, 64, 128, dtype=bf16)
+    weights = matrix(2, 128, 128, dtype=bf16).astype(f32)
+    options = dict(out_dtype=jnp.dtype(f32), config=CONFIG, interpret=INTERPRET)
+
+    def run(a, b):
+        return (hopper_mixed_type_matmul_mgpu.mixed_matmul_kernel(a, b, **options) * weights).sum()
+
+    plain = lambda a, b: (a.astype(f32) @ b.astype(f32) * weights).sum()
+    numbers = (1,) if left == int8 else (0, 1)
+    for x, y in zip(jax.grad(run, numbers)(a, b), jax.grad(plain, numbers)(a, b)):
+        assert x.dtype == y.dtype
+        rounding = 0.01 if x.dtype == bf16 else 0.13
+        np.testing.assert_allclose(x.astype(f32), y.astype(f32), rtol=rounding, atol=1e-2)
+
+
 def struct(*shape, dtype=bf16):
     return jax.ShapeDtypeStruct(shape, dtype)
 

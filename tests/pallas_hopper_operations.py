@@ -42,6 +42,22 @@ OPERATIONS = {
 }
 
 
+def gradient_of(f, *numbers):
+    """The derivative by some arguments, of a sum of squares."""
+    return jax.grad(lambda *args: (f(*args).astype(f32) ** 2).sum(), numbers)
+
+
+OPERATIONS |= {
+    "matmul_gradient": (gradient_of(matmul(), 0, 1), [A, B]),
+    "matmul_cluster_gradient": (gradient_of(matmul(cluster_dimension=M), 0, 1), [A, B]),
+    "matmul_added_gradient": (gradient_of(matmul(), 0, 1, 2), [A, B, B]),
+    "mixed_gradient": (gradient_of(mixed, 1), [like(256, 256, dtype=jnp.int8), B]),
+    "mixed_float8_gradient": (
+        gradient_of(mixed, 0, 1), [like(256, 256, dtype=jnp.float8_e4m3fn), like(256, 512)],
+    ),
+}  # fmt: skip
+
+
 def attention(block=64, **options):
     config = attention_mgpu.TuningConfig(block, block, 2, **options)
     return lambda q, k, v: attention_mgpu.attention(q, k, v, config)
@@ -94,5 +110,15 @@ OPERATIONS |= {
     "ragged_transposed": (ragged(True), [like(128, 512), like(128, 256), SIZES]),
     "ragged_transposed_wide": (
         ragged(True, block_m=128, block_n=128), [like(100, 512, dtype=bf16), like(100, 256, dtype=bf16), SIZES],
+    ),
+}  # fmt: skip
+OPERATIONS |= {
+    "ragged_gradient": (gradient_of(ragged(), 0, 1), [like(512, 128), like(4, 128, 256), SIZES]),
+    "ragged_odd_gradient": (
+        gradient_of(ragged(block_n=128, transpose_rhs=True), 0, 1),
+        [like(500, 128), like(4, 200, 128), SIZES],
+    ),
+    "ragged_transposed_gradient": (
+        gradient_of(ragged(True), 0, 1), [like(100, 512), like(100, 256), SIZES],
     ),
 }  # fmt: skip

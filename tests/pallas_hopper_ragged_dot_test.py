@@ -98,6 +98,46 @@ def test_is_the_transposed_product(k, m, n, sizes, dtype, changes):
     same(ref_transposed_ragged_dot(x, y, sizes), want, dtype)
 
 
+def by_plain_products(transposed, sizes):
+    """The product of groups of rows, or that of transposed ones, in float32."""
+    ends = np.cumsum([0, *sizes])
+
+    def run(x, y):
+        parts = zip(ends, ends[1:])
+        if transposed:
+            return jnp.stack([x[i:j].T @ y[i:j] for i, j in parts])
+        out = [x[i:j] @ y[number] for number, (i, j) in enumerate(parts)]
+        return jnp.concatenate([*out, jnp.zeros((x.shape[0] - ends[-1], y.shape[2]))])
+
+    return run
+
+
+@pytest.mark.parametrize(
+    "shapes, sizes, dtype, turned, changes",
+    [
+        ([(192, 128), (3, 128, 64)], [10, 70, 112], f16, False, {}),
+        ([(100, 64), (2, 200, 64)], [70, 20], bf16, True, dict(block_n=128, block_k=32)),
+        ([(64, 64), (2, 8, 64)], [40, 20], f16, True, dict(block_n=8)),
+        ([(192, 64), (192, 128)], [10, 0, 150], f16, None, {}),
+        ([(40, 128), (40, 192)], [15, 20], bf16, None, dict(block_m=128, block_k=32)),
+    ],
+)  # fmt: skip
+def test_derivatives(shapes, sizes, dtype, turned, changes):
+    x, y = arrays(dtype, *shapes)
+    options = BLOCKS | dict(group_sizes=jnp.array(sizes), interpret=INTERPRET) | changes
+    if turned is None:
+        run = lambda x, y: transposed_ragged_dot(x, y, **options)
+    else:
+        run = lambda x, y: ragged_dot(x, y, transpose_rhs=turned, **options)
+    plain = by_plain_products(turned is None, sizes)
+    of_y = lambda y: y.swapaxes(1, 2) if turned else y
+    out, back = jax.vjp(run, x, y)
+    _, plain_back = jax.vjp(lambda x, y: plain(x, of_y(y)), x.astype(f32), y.astype(f32))
+    (g,) = arrays(dtype, out.shape)
+    for got, want in zip(back(g), plain_back(g.astype(f32))):
+        same(got, want, dtype)
+
+
 def test_rows_of_other_groups_are_not_multiplied():
     """Not by zero either: they may be infinite."""
     x, y = arrays(f16, (64, 64), (64, 64))

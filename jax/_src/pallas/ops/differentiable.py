@@ -10,14 +10,13 @@ import numpy as np
 
 from jax._src import dtypes
 from jax._src.ad_util import SymbolicZero
+from jax._src.api import eval_shape
 from jax._src.custom_derivatives.jvp import custom_jvp
 from jax._src.lax import lax
 from jax._src.transforms.linear_call import linear_call
 
 
-def linear(
-    fun: Callable[..., Any], transposes: tuple[Callable[..., Any], ...], *args: Any
-) -> Any:
+def linear(fun: Callable[..., Any], transposes: tuple[Callable[..., Any], ...], *args: Any) -> Any:
     """Return a function of arrays that is linear in each of the first ones, with derivatives in both modes.
 
     Kernels compute the derivatives too: tangents by `fun`, and cotangents by the transposes. If these have derivatives,
@@ -33,25 +32,42 @@ def linear(
 
     @functools.partial(f.defjvp, symbolic_zeros=True)
     def _(primals: tuple[Any, ...], tangents: tuple[Any, ...]) -> tuple[Any, Any]:
-        out = f(*primals)
-        terms = []
-        for i, (transpose, t) in enumerate(zip(transposes, tangents)):
-            if type(t) is SymbolicZero or t.dtype == dtypes.float0:
-                continue
-            others = (*primals[:i], *primals[i + 1 :])
-            apply = lambda r, t, i=i: f(*r[:i], t, *r[i:])
-            back = lambda r, ct, transpose=transpose: transpose(ct, *r)
-            terms.append(linear_call(apply, back, others, t))
-        return out, functools.reduce(lax.add, terms) if terms else lax.full_like(out, 0)
+        return f(*primals), tangent(f, transposes, primals, tangents)
 
     return f(*args)
 
 
-Product = Callable[[Any, Any, tuple[bool, bool], Any], Any]
+def tangent(
+    fun: Callable[..., Any], transposes: tuple[Callable[..., Any], ...], primals: tuple[Any, ...], tangents: tuple[Any, ...]
+) -> Any:  # fmt: skip
+    """Return the tangent of what a function returns that is linear in each of its first arguments.
+
+    Args:
+      fun, transposes: as of `linear`, but that `fun` must have derivatives.
+      primals: the arguments.
+      tangents: their tangents, of which those by which there are derivatives count; they may be `SymbolicZero`.
+    """
+    terms = []
+    for i, (transpose, t) in enumerate(zip(transposes, tangents)):
+        if type(t) is SymbolicZero or t.dtype == dtypes.float0:
+            continue
+        others = (*primals[:i], *primals[i + 1 :])
+        apply = lambda r, t, i=i: fun(*r[:i], t, *r[i:])
+        back = lambda r, ct, transpose=transpose: transpose(ct, *r)
+        terms.append(linear_call(apply, back, others, t))
+    if terms:
+        return functools.reduce(lax.add, terms)
+    out = eval_shape(fun, *primals)
+    return lax.full(out.shape, 0, out.dtype)
 
 
-def product(multiply: Product, a: Any, b: Any, transposed: tuple[bool, bool], dtype: Any) -> Any:
+Multiply = Callable[[Any, Any, tuple[bool, bool], Any], Any]
+
+
+def product(multiply: Multiply, a: Any, b: Any, transposed: tuple[bool, bool], dtype: Any) -> Any:
     """Return the product of two matrices, with derivatives that are such products too.
+
+    If no matrix is transposed, at most one is in all derivatives, of any order.
 
     Args:
       multiply: function of two matrices, of whether each is transposed before, and of the dtype of the result.
@@ -59,19 +75,24 @@ def product(multiply: Product, a: Any, b: Any, transposed: tuple[bool, bool], dt
       transposed: whether each is transposed before.
       dtype: the dtype of the result.
     """
-    left, right = transposed
+    apply = lambda a, b: multiply(a, b, transposed, np.dtype(dtype))
+    return linear(apply, transposes(multiply, a, b, transposed), a, b)
 
-    def apply(a: Any, b: Any) -> Any:
-        return multiply(a, b, transposed, np.dtype(dtype))
+
+def transposes(
+    multiply: Multiply, a: Any, b: Any, transposed: tuple[bool, bool]
+) -> tuple[Callable[..., Any], Callable[..., Any]]:
+    """Return the functions that compute cotangents of two matrices from that of their product: see `product`."""
+    (left, right), of_a, of_b = transposed, a.dtype, b.dtype
 
     def by_a(g: Any, b: Any) -> Any:
         if left:
-            return product(multiply, b, g, (right, True), a.dtype)
-        return product(multiply, g, b, (False, not right), a.dtype)
+            return product(multiply, b, g, (right, True), of_a)
+        return product(multiply, g, b, (False, not right), of_a)
 
     def by_b(g: Any, a: Any) -> Any:
         if right:
-            return product(multiply, g, a, (True, left), b.dtype)
-        return product(multiply, a, g, (not left, False), b.dtype)
+            return product(multiply, g, a, (True, left), of_b)
+        return product(multiply, a, g, (not left, False), of_b)
 
-    return linear(apply, (by_a, by_b), a, b)
+    return by_a, by_b

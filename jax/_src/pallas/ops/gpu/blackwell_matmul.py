@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
+import math
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -35,7 +37,9 @@ from jax._src.pallas.mosaic_gpu.mma import (
     tcgen05_mma,
     wait_load_tmem,
 )
+from jax._src.pallas.mosaic_gpu.transforms import transpose_ref
 from jax._src.pallas.mosaic_gpu.warps import warp_map
+from jax._src.pallas.ops.differentiable import product
 from jax._src.pallas.ops.gpu.warpgroups import MatmulDimension, part, swizzled
 
 traceback_util.register_exclusion(__file__)
@@ -79,6 +83,7 @@ class Plan:
       shape: the numbers of tiles of the result.
       steps: the number of steps of a tile.
       rows, columns: of a tile.
+      transposed: whether each matrix is transposed before.
     """
 
     config: TuningConfig
@@ -87,6 +92,7 @@ class Plan:
     steps: int
     rows: int
     columns: int
+    transposed: tuple[bool, bool] = (False, False)
 
     @property
     def axis(self) -> str | None:
@@ -113,8 +119,8 @@ class Plan:
                 collective_axes=(self.axis,), num_barriers=RESULTS, orders_tensor_core=True
             )
         return dict(
-            a=swizzled((*buffers, c.tile_m, c.tile_k), self.dtype),
-            b=swizzled((*buffers, c.tile_k, c.tile_n), self.dtype),
+            a=swizzled((*buffers, *turned((c.tile_m, c.tile_k), self.transposed[0])), self.dtype),
+            b=swizzled((*buffers, *turned((c.tile_k, c.tile_n), self.transposed[1])), self.dtype),
             out=swizzled((RESULTS, c.tile_m, c.epilogue_tile_n), self.dtype),
             acc=TMEM((c.tile_m, RESULTS * self.columns), np.float32, collective=c.collective),
             copied=Barrier(num_arrivals=2, num_barriers=c.max_concurrent_steps),
@@ -134,7 +140,7 @@ def matmul_kernel(a: Any, b: Any, config: TuningConfig, *, interpret: Any = None
       interpret: `plgpu.InterpretParams()` to run it without a GPU.
 
     Returns:
-      An array of shape (m, n) of the same dtype; products are added in float32.
+      An array of shape (m, n) of the same dtype; products are added in float32. Derivatives are such products.
 
     Raises:
       ValueError: if shapes, dtypes and tiles do not match.
@@ -150,28 +156,90 @@ def matmul_kernel(a: Any, b: Any, config: TuningConfig, *, interpret: Any = None
         raise ValueError(
             f"matmul_kernel takes matrices (m, k) and (k, n), got {a.shape} and {b.shape}."
         )
-    plan = plan_tiles(a, b, config, "matmul_kernel")
-    m, n = a.shape[0], b.shape[1]
+    plan_tiles(a, b, config, "matmul_kernel")  # checks sizes and tiles
+    multiply = functools.partial(_multiply, config=config, interpret=interpret)
+    return product(multiply, a, b, (False, False), a.dtype)
+
+
+def _multiply(
+    a: Any, b: Any, transposed: tuple[bool, bool], dtype: Any, *, config: TuningConfig, interpret: Any
+) -> Any:  # fmt: skip
+    """Return a product of matrices of one dtype, each of which may be transposed before.
+
+    Args:
+      a, b, transposed, dtype: as of `jax._src.pallas.ops.differentiable.product`.
+      config: how the first product is divided.
+      interpret: options of the interpreter.
+    """
+    m, k = turned(a.shape, transposed[0])
+    n = turned(b.shape, transposed[1])[1]
+    if any(transposed):
+        a = whole_tiles(a, transposed[0])
+        config = divided(config, (turned(a.shape, transposed[0])[0], n, k), dtype)
+    plan = plan_tiles(a, b, config, "matmul_kernel", transposed)
+    rows = turned(a.shape, transposed[0])[0]
     run = kernel(
-        _body(plan), out_type=ShapedArray((m, n), plan.dtype), scratch_types=plan.scratch(),
+        _body(plan), out_type=ShapedArray((rows, n), plan.dtype), scratch_types=plan.scratch(),
         grid=(plan.shape[0] * plan.shape[1],), grid_names=("tile",), num_threads=2, thread_name="thread",
         interpret=interpret, **plan.cluster(),
     )  # fmt: skip
-    return run(a, b)
+    out = run(a, b)
+    return out if rows == m else out[:m]
 
 
-def plan_tiles(a: Any, b: Any, config: TuningConfig, name: str) -> Plan:
+def turned(pair: tuple[Any, ...], is_transposed: bool) -> tuple[Any, Any]:
+    """Return what belongs to rows and to columns of a matrix in the order in which its memory has them."""
+    return (pair[1], pair[0]) if is_transposed else (pair[0], pair[1])
+
+
+def whole_tiles(a: Any, is_transposed: bool) -> Any:
+    """Return a left matrix with rows of zeros after its last, so that tiles of 128 rows divide it."""
+    more = -turned(a.shape, is_transposed)[0] % 128
+    if not more:
+        return a
+    return lax.pad(a, np.zeros((), a.dtype), turned(((0, more, 0), (0, 0, 0)), is_transposed))
+
+
+def divided(config: Any, sizes: tuple[int, int, int], dtype: Any) -> Any:
+    """Return how a product of other sizes is divided: into tiles as large as can be, but not larger than before.
+
+    Args:
+      config: how a product of matrices of the dtype is divided.
+      sizes: m, which is a multiple of 128, n and k.
+      dtype: the dtype.
+    """
+    (m, n, k), unit = sizes, 32 * 8 // dtypes.itemsize_bits(dtype)  # rows in memory of 32 bytes
+
+    def largest(size: int, most: int) -> int:
+        return max([t for t in range(unit, most + 1, unit) if size % t == 0], default=0)
+
+    tile_n = largest(n, 2 * config.tile_n) // 2 // unit * unit if config.collective else 0
+    is_collective = m % 256 == 0 and tile_n > 0 and n % (2 * tile_n) == 0
+    if not is_collective:
+        tile_n = largest(n, config.tile_n)
+    columns = 2 * tile_n if is_collective else tile_n
+    return dataclasses.replace(
+        config, tile_n=tile_n, tile_k=largest(k, config.tile_k), collective=is_collective,
+        epilogue_tile_n=math.gcd(columns, config.epilogue_tile_n),
+    )  # fmt: skip
+
+
+def plan_tiles(
+    a: Any, b: Any, config: TuningConfig, name: str, transposed: tuple[bool, bool] = (False, False)
+) -> Plan:
     """Return how the product of two matrices is divided; of `b` with more dimensions, that with each of its matrices.
 
     Args:
       a, b: arrays of shape (m, k) and (..., k, n), or their types.
       config: the options.
       name: the operation's, for errors.
+      transposed: whether each matrix is transposed before.
 
     Raises:
       ValueError: if shapes, dtypes and tiles do not match.
     """
-    (m, k), (inner, n) = a.shape, b.shape[-2:]
+    m, k = turned(a.shape, transposed[0])
+    inner, n = turned(b.shape[-2:], transposed[1])
     if k != inner:
         raise ValueError(
             f"{name} takes matrices (m, k) and (k, n), got {a.shape} and {b.shape}: k={k} is not {inner}."
@@ -201,7 +269,8 @@ def plan_tiles(a: Any, b: Any, config: TuningConfig, name: str) -> Plan:
         raise ValueError(
             f"tile_n={config.tile_n}{twice} is more than 256 columns, of which two results fill tensor memory."
         )
-    return Plan(config, a.dtype, (m // rows, n // columns), k // config.tile_k, rows, columns)
+    shape, steps = (m // rows, n // columns), k // config.tile_k
+    return Plan(config, a.dtype, shape, steps, rows, columns, transposed)
 
 
 def _body(plan: Plan) -> Any:
@@ -235,9 +304,24 @@ def _body(plan: Plan) -> Any:
     return body
 
 
+class Steps(NamedTuple):
+    """The steps of a tile.
+
+    Attributes:
+      before: how many steps of other tiles the block has computed.
+      start: the first one, along the inner dimension.
+      count: how many there are.
+    """
+
+    before: Any
+    start: Any
+    count: Any
+
+
 def multiply_tile(
-    plan: Plan, a_ref: Any, b_ref: Any, acc: Any, at: Any, number: Any, slot: Any, scratch: Any
-) -> None:
+    plan: Plan, a_ref: Any, b_ref: Any, acc: Any, at: Any, number: Any, slot: Any, scratch: Any,
+    steps: Steps | None = None,
+) -> None:  # fmt: skip
     """Compute a tile: one warp copies, another one multiplies.
 
     Args:
@@ -248,24 +332,26 @@ def multiply_tile(
       number: how many tiles the block has computed before.
       slot: the number of the accumulator.
       scratch: references by their names in `plan.scratch()`.
+      steps: the steps of the tile; None for those of the plan.
     """
     config, buffers = plan.config, np.int32(plan.config.max_concurrent_steps)
     a, b, copied, consumed = [scratch[n] for n in ("a", "b", "copied", "consumed")]
-    first = lax.mul(number, np.int32(plan.steps))
+    if steps is None:
+        steps = Steps(lax.mul(number, np.int32(plan.steps)), None, np.int32(plan.steps))
 
     def copy(k: Any) -> None:
-        step = lax.add(first, k)
+        step = lax.add(steps.before, k)
         i = lax.rem(step, buffers)
 
         @when(lax.ge(step, buffers))
         def _() -> None:
             barrier_wait(consumed.at[i])
 
-        inner = part(k, config.tile_k)
-        rows, columns = part(at[0], plan.rows), part(at[1], plan.columns)
+        inner = part(k if steps.start is None else lax.add(steps.start, k), config.tile_k)
+        (left, right), parts = plan.transposed, (part(at[0], plan.rows), part(at[1], plan.columns))
         for source, target, axis in (
-            (a_ref.at[rows, inner], a, 0),
-            (b_ref.at[inner, columns], b, 1),
+            (a_ref.at[turned((parts[0], inner), left)], a, int(left)),
+            (b_ref.at[turned((inner, parts[1]), right)], b, int(not right)),
         ):
             options: Any = {}
             if plan.axis is not None:
@@ -275,10 +361,14 @@ def multiply_tile(
             copy_gmem_to_smem(source, target.at[i], copied.at[i], **options)
 
     def multiply(k: Any) -> None:
-        i = lax.rem(lax.add(first, k), buffers)
+        i = lax.rem(lax.add(steps.before, k), buffers)
         barrier_wait(copied.at[i])
+        left, right = [
+            transpose_ref(ref.at[i], (1, 0)) if t else ref.at[i]
+            for ref, t in zip((a, b), plan.transposed)
+        ]
         tcgen05_mma(
-            acc, a.at[i], b.at[i], consumed.at[i],
+            acc, left, right, consumed.at[i],
             accumulate=lax.gt(k, np.int32(0)), collective_axis=plan.axis,
         )  # fmt: skip
 
@@ -286,7 +376,7 @@ def multiply_tile(
     def _(warp: Any) -> None:
         @when(lax.eq(warp, np.int32(_COPIES)))
         def _() -> None:
-            loop(np.int32(0), np.int32(plan.steps))(copy)
+            loop(np.int32(0), steps.count)(copy)
 
         starts = lax.eq(warp, np.int32(_MULTIPLIES))
         if plan.axis is not None:  # for both blocks
@@ -298,7 +388,7 @@ def multiply_tile(
             def _() -> None:
                 barrier_wait(scratch["stored"].at[slot])
 
-            loop(np.int32(0), np.int32(plan.steps))(multiply)
+            loop(np.int32(0), steps.count)(multiply)
             tcgen05_commit_arrive(scratch["multiplied"].at[slot], plan.axis)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import math
 from collections.abc import Callable, Hashable
 from typing import Any, Literal
@@ -11,6 +12,7 @@ import numpy as np
 
 from jax._src import dtypes, traceback_util
 from jax._src.core import ShapedArray
+from jax._src.custom_derivatives.jvp import custom_jvp
 from jax._src.indexing import ds
 from jax._src.lax import lax
 from jax._src.lax.parallel import axis_index, axis_size
@@ -26,7 +28,9 @@ from jax._src.pallas.mosaic_gpu.memory_operations import (
     semaphore_signal_multicast,
     semaphore_wait,
 )
+from jax._src.pallas.ops.differentiable import linear
 from jax._src.pallas.ops.gpu.warpgroups import int32, part, persistent_blocks
+from jax._src.transforms.linear_call import linear_call
 
 traceback_util.register_exclusion(__file__)
 _BLOCKS = "blocks"
@@ -118,9 +122,23 @@ def _axes(axis_name: Hashable) -> tuple[Hashable, ...]:
     return axis_name if isinstance(axis_name, tuple) else (axis_name,)
 
 
+@dataclasses.dataclass(frozen=True)
+class _Options:
+    """How a collective runs: along which axes of the mesh, and what `all_gather` takes besides."""
+
+    axes: tuple[Hashable, ...]
+    num_blocks: int | None = None
+    tile_size: int | None = None
+    vec_size: int | None = None
+    interpret: Any = None
+
+    def tiles(self, rows: int, columns: int, dtype: Any, name: str) -> _Tiles:
+        """Return tiles of a matrix: see `_Tiles.of`."""
+        return _Tiles.of(rows, columns, dtype, self.tile_size, self.vec_size, name)
+
+
 def _run(
-    transfer: Callable[[Any, Any, Any, tuple[Any, Any]], None], x: Any, out: ShapedArray, tiles: _Tiles,
-    axis_name: Hashable, num_blocks: int | None, interpret: Any,
+    transfer: Callable[[Any, Any, Any, tuple[Any, Any]], None], x: Any, out: ShapedArray, tiles: _Tiles, options: _Options
 ) -> Any:  # fmt: skip
     """Run a function for each tile, and wait until all devices have done so.
 
@@ -129,13 +147,11 @@ def _run(
       x: the argument.
       out: the type of the result.
       tiles: the tiles.
-      axis_name: the axes of the mesh.
-      num_blocks: how many blocks run at a time; None for as many as the GPU runs.
-      interpret: options of the interpreter.
+      options: the options.
     """
+    num_blocks, axes = options.num_blocks, options.axes
     if num_blocks is not None and num_blocks < 1:
         raise ValueError(f"num_blocks must be positive, got {num_blocks}.")
-    axes = _axes(axis_name)
     blocks = persistent_blocks(math.prod(tiles.counts)) if num_blocks is None else num_blocks
 
     def body(x_ref: Any, out_ref: Any, done: Any) -> None:
@@ -151,7 +167,7 @@ def _run(
 
     run = mosaic_gpu_kernel(
         body, out_type=out, scratch_types=[SemaphoreType.REGULAR], grid=(blocks,), grid_names=(_BLOCKS,),
-        interpret=interpret,
+        interpret=options.interpret,
     )  # fmt: skip
     return run(x)
 
@@ -174,6 +190,7 @@ def all_gather(
 
     Returns:
       An array that is `axis_size` times as long along the dimension; that of `jax.lax.all_gather(..., tiled=True)`.
+      The derivative is a `reduce_scatter`.
 
     Raises:
       ValueError: if there is no such dimension, or tiles do not divide the array.
@@ -187,9 +204,14 @@ def all_gather(
     (8, 128)
     """
     axis = _of_dimension(x, gather_dimension, "gather_dimension")
-    count, axes = axis_size(_axes(axis_name)), _axes(axis_name)
+    options = _Options(_axes(axis_name), num_blocks, tile_size, vec_size, interpret)
+    return _all_gather(x, axis, options)
+
+
+def _gather(x: Any, axis: int, options: _Options) -> Any:
+    count, axes = axis_size(options.axes), options.axes
     rows, columns = math.prod(x.shape[:axis]), math.prod(x.shape[axis:])
-    tiles = _Tiles.of(rows, columns, x.dtype, tile_size, vec_size, "all_gather")
+    tiles = options.tiles(rows, columns, x.dtype, "all_gather")
     shape = (*x.shape[:axis], count * x.shape[axis], *x.shape[axis + 1 :])
 
     def transfer(x_ref: Any, out_ref: Any, number: Any, at: tuple[Any, Any]) -> None:
@@ -199,8 +221,7 @@ def all_gather(
         target = out_ref.reshape(rows, count * columns).at[tiles.part(*at, start)]
         multimem_store(value, target, axes)
 
-    out = ShapedArray(shape, x.dtype)
-    return _run(transfer, x, out, tiles, axis_name, num_blocks, interpret)
+    return _run(transfer, x, ShapedArray(shape, x.dtype), tiles, options)
 
 
 def reduce_scatter(
@@ -227,7 +248,8 @@ def reduce_scatter(
 
     Returns:
       An array that is `axis_size` times shorter along the dimension, or as `x`; that of
-      `jax.lax.psum_scatter(..., tiled=True)`, or of `jax.lax.psum`.
+      `jax.lax.psum_scatter(..., tiled=True)`, or of `jax.lax.psum`. The derivative of a sum is an `all_gather`, or a sum; that of
+      the least or largest number is shared by those that are as large.
 
     Raises:
       ValueError: if there is no such dimension or reduction, or tiles do not divide the array.
@@ -240,26 +262,85 @@ def reduce_scatter(
     >>> jax.shard_map(run, mesh=mesh, in_specs=P(), out_specs=P("x"), check_vma=False)(jnp.ones((8, 128))).shape
     (8, 128)
     """
-    count, axes = axis_size(_axes(axis_name)), _axes(axis_name)
+    options = _Options(_axes(axis_name), num_blocks, tile_size, vec_size, interpret)
     if scatter_dimension is None:
-        return _all_reduce(x, axes, reduction, num_blocks, tile_size, vec_size, interpret)
+        return _all_reduce(x, options, reduction)
     axis = _of_dimension(x, scatter_dimension, "scatter_dimension")
+    count = axis_size(options.axes)
     if x.shape[axis] % count:
         raise ValueError(
             f"reduce_scatter divides dimension {axis} of an array of shape {x.shape} among {count} devices, which do not divide it."
         )
+    return _scatter(x, axis, options, reduction)
+
+
+def _scatter(x: Any, axis: int, options: _Options, reduction: str = "add") -> Any:
+    """Return this device's part of a reduction, with derivatives."""
+    scatter = functools.partial(_reduce_part, axis=axis, options=options, reduction=reduction)
+    gather = lambda g: _all_gather(g, axis, options)
+    if reduction == "add":
+        return linear(scatter, (gather,), x)
+    add = lambda x: _scatter(x, axis, options)
+    return _of_chosen(scatter, add, gather, gather, reduction)(x)
+
+
+def _all_gather(x: Any, axis: int, options: _Options) -> Any:
+    """Return the arrays of all devices joined along a dimension, with derivatives."""
+    gather = functools.partial(_gather, axis=axis, options=options)
+
+    def scatter(g: Any) -> Any:
+        if dtypes.itemsize_bits(g.dtype) >= 16:
+            return _scatter(g, axis, options)
+        # The switch adds no numbers of 8 bits.
+        wide = lax.convert_element_type(g, np.dtype(np.float32))
+        part = _scatter(wide, axis, dataclasses.replace(options, tile_size=None, vec_size=None))
+        return lax.convert_element_type(part, g.dtype)
+
+    return linear(gather, (scatter,), x)
+
+
+def _of_chosen(
+    reduce: Callable[[Any], Any], add: Callable[[Any], Any], transpose: Callable[[Any], Any],
+    spread: Callable[[Any], Any], reduction: str,
+) -> Callable[[Any], Any]:  # fmt: skip
+    """Return a reduction that chooses numbers, with derivatives: those of the mean of what is chosen.
+
+    Args:
+      reduce: the reduction.
+      add, transpose: the sum over the same devices, and its transpose, with derivatives.
+      spread: function that returns results where all arguments are.
+      reduction: its name.
+    """
+    if reduction not in ("min", "max"):
+        return reduce
+    f = custom_jvp(reduce)
+
+    @f.defjvp
+    def _(primals: tuple[Any], tangents: tuple[Any]) -> tuple[Any, Any]:
+        (x,), (t,) = primals, tangents
+        out = f(x)
+        if t.dtype == dtypes.float0:
+            return out, np.zeros(out.shape, dtypes.float0)
+        chosen = lax.convert_element_type(lax.eq(x, spread(lax.stop_gradient(out))), x.dtype)
+        total = linear_call(lambda _, t: add(t), lambda _, g: transpose(g), (), lax.mul(chosen, t))
+        return out, lax.div(total, add(chosen))
+
+    return f
+
+
+def _reduce_part(x: Any, axis: int, options: _Options, reduction: str) -> Any:
+    count = axis_size(options.axes)
     shape = (*x.shape[:axis], x.shape[axis] // count, *x.shape[axis + 1 :])
     rows, columns = math.prod(shape[:axis]), math.prod(shape[axis:])
-    tiles = _Tiles.of(rows, columns, x.dtype, tile_size, vec_size, "reduce_scatter")
+    tiles = options.tiles(rows, columns, x.dtype, "reduce_scatter")
 
     def transfer(x_ref: Any, out_ref: Any, number: Any, at: tuple[Any, Any]) -> None:
         start = lax.mul(number, np.int32(columns))
         source = x_ref.reshape(rows, count * columns).at[tiles.part(*at, start)]
         target = out_ref.reshape(rows, columns).at[tiles.part(*at)]
-        target[...] = _reduced(source, axes, reduction, tiles)
+        target[...] = _reduced(source, options.axes, reduction, tiles)
 
-    out = ShapedArray(shape, x.dtype)
-    return _run(transfer, x, out, tiles, axis_name, num_blocks, interpret)
+    return _run(transfer, x, ShapedArray(shape, x.dtype), tiles, options)
 
 
 def _reduced(source: Any, axes: tuple[Hashable, ...], reduction: Any, tiles: _Tiles) -> Any:
@@ -267,29 +348,34 @@ def _reduced(source: Any, axes: tuple[Hashable, ...], reduction: Any, tiles: _Ti
     return layout_cast(value, tiles.layout)
 
 
-def _all_reduce(
-    x: Any, axes: tuple[Hashable, ...], reduction: Any, num_blocks: int | None, tile_size: int | None,
-    vec_size: int | None, interpret: Any,
-) -> Any:  # fmt: skip
-    size, count = math.prod(x.shape), axis_size(axes)
+def _all_reduce(x: Any, options: _Options, reduction: str) -> Any:
+    """Return a reduction on all devices, with derivatives. Of a sum the cotangent is, as of `jax.lax.psum`, their sum."""
+    reduce = functools.partial(_reduce_all, options=options, reduction=reduction)
+    add = lambda x: _all_reduce(x, options, "add")
+    if reduction == "add":
+        return linear(reduce, (add,), x)
+    return _of_chosen(reduce, add, add, lambda out: out, reduction)(x)
+
+
+def _reduce_all(x: Any, options: _Options, reduction: str) -> Any:
+    size, count = math.prod(x.shape), axis_size(options.axes)
     try:
         if size % count:
             raise ValueError(f"{count} devices do not divide {size} elements.")
-        tiles = _Tiles.of(1, size // count, x.dtype, tile_size, vec_size, "reduce_scatter")
+        tiles = options.tiles(1, size // count, x.dtype, "reduce_scatter")
         is_shared = True
     except ValueError:  # each device reduces all
-        tiles = _Tiles.of(1, size, x.dtype, tile_size, vec_size, "reduce_scatter")
+        tiles = options.tiles(1, size, x.dtype, "reduce_scatter")
         is_shared = False
 
     def transfer(x_ref: Any, out_ref: Any, number: Any, at: tuple[Any, Any]) -> None:
         start = lax.mul(number, np.int32(size // count)) if is_shared else 0
         index = tiles.part(*at, start)
-        value = _reduced(x_ref.reshape(1, size).at[index], axes, reduction, tiles)
+        value = _reduced(x_ref.reshape(1, size).at[index], options.axes, reduction, tiles)
         target = out_ref.reshape(1, size).at[index]
         if is_shared:
-            multimem_store(value, target, axes)
+            multimem_store(value, target, options.axes)
         else:
             target[...] = value
 
-    out = ShapedArray(x.shape, x.dtype)
-    return _run(transfer, x, out, tiles, axes, num_blocks, interpret)
+    return _run(transfer, x, ShapedArray(x.shape, x.dtype), tiles, options)

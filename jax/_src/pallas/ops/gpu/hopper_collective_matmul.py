@@ -8,6 +8,7 @@ Decomposition", 2023).
 from __future__ import annotations
 
 import dataclasses
+import functools
 import os
 from collections.abc import Hashable
 from typing import Any
@@ -25,6 +26,8 @@ from jax._src.pallas.mosaic_gpu.core import SemaphoreType
 from jax._src.pallas.mosaic_gpu.kernel import kernel as mosaic_gpu_kernel
 from jax._src.pallas.mosaic_gpu.memory_operations import semaphore_wait
 from jax._src.pallas.mosaic_gpu.transforms import remote_ref
+from jax._src.pallas.ops.differentiable import linear, product
+from jax._src.pallas.ops.gpu.collectives import all_gather, reduce_scatter
 from jax._src.pallas.ops.gpu.hopper_matmul import (
     CLUSTER,
     GRID,
@@ -34,6 +37,7 @@ from jax._src.pallas.ops.gpu.hopper_matmul import (
     check_matrices,
     compute_tiles,
     copy_tiles,
+    multiply_by,
     tiles_of_block,
 )
 from jax._src.pallas.ops.gpu.warpgroups import (
@@ -72,7 +76,8 @@ def all_gather_lhs_matmul(
       interpret: `plgpu.InterpretParams()` to run it without GPUs.
 
     Returns:
-      An array of shape (devices * m, n); products are added in float32.
+      An array of shape (devices * m, n); products are added in float32. Derivatives are products of `hopper_matmul_mgpu`, then
+      reduced over devices, and of rows that are gathered.
 
     Raises:
       ValueError: if shapes, dtypes and tiles do not match.
@@ -109,6 +114,24 @@ def all_gather_lhs_matmul(
             f"all_gather_lhs_matmul takes max_concurrent_steps of at least 2, got {config.max_concurrent_steps}: while a step is sent, others are copied."
         )
     axes = axis_name if isinstance(axis_name, tuple) else (axis_name,)
+    multiply = functools.partial(multiply_by, config=config, interpret=interpret)
+    of_devices = dict(axis_name=axes, interpret=interpret)
+
+    def by_lhs(g: Any, rhs: Any) -> Any:
+        of_all = product(multiply, g, rhs, (False, True), dtype)
+        return reduce_scatter(of_all, **of_devices)
+
+    def by_rhs(g: Any, lhs: Any) -> Any:
+        return product(multiply, all_gather(lhs, **of_devices), g, (True, False), dtype)
+
+    run = functools.partial(_multiply_ring, axes=axes, config=config, interpret=interpret)
+    return linear(run, (by_lhs, by_rhs), lhs, rhs)
+
+
+def _multiply_ring(
+    lhs: Any, rhs: Any, axes: tuple[Hashable, ...], config: TuningConfig, interpret: Any
+) -> Any:
+    dtype = lhs.dtype
     plan = Plan.of(lhs, rhs, dtype, config, 1)
     ring = _Ring(plan, axes, lhs.shape[0])
 

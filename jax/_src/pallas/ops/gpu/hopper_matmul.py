@@ -7,13 +7,17 @@ copied. This is the persistent, warp-specialized product of CUTLASS 3 (Thakkar e
 from __future__ import annotations
 
 import dataclasses
+import functools
+import math
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 from jax._src import dtypes, traceback_util
+from jax._src.ad_util import SymbolicZero
 from jax._src.core import ShapedArray
+from jax._src.custom_derivatives.jvp import custom_jvp
 from jax._src.indexing import ds
 from jax._src.lax import lax
 from jax._src.lax.parallel import axis_index, axis_size
@@ -33,6 +37,8 @@ from jax._src.pallas.mosaic_gpu.memory_operations import (
     load,
 )
 from jax._src.pallas.mosaic_gpu.mma import wgmma, wgmma_wait
+from jax._src.pallas.mosaic_gpu.transforms import transpose_ref
+from jax._src.pallas.ops.differentiable import product, tangent, transposes
 from jax._src.pallas.ops.gpu.warpgroups import (
     COMPUTING,
     MatmulDimension,
@@ -53,6 +59,8 @@ traceback_util.register_exclusion(__file__)
 GRID, CLUSTER, THREAD = "cluster_grid", "cluster", "wg"
 # The tensor core reads right matrices of other dtypes only if they are transposed.
 _DTYPES = ("bfloat16", "float16")
+_OUT = ("bfloat16", "float16", "float32")  # dtypes of results
+_ROWS, _COLUMNS = 64, 32  # the least of a block, if each warpgroup has columns of its own
 _RESULTS = 2  # buffers of results, of each warpgroup that computes
 
 
@@ -119,6 +127,7 @@ class Plan:
       steps: the number of steps of a tile.
       delay: after how many more steps a buffer is used again.
       callback: what is called at each step besides: see `kernel`.
+      transposed: whether each matrix is transposed before.
     """
 
     config: TuningConfig
@@ -129,21 +138,25 @@ class Plan:
     steps: int
     delay: int
     callback: Callable[..., None] | None = None
+    transposed: tuple[bool, bool] = (False, False)
 
     @classmethod
     def of(
-        cls, a: Any, b: Any, out: Any, config: TuningConfig, delay: int, callback: Any = None
-    ) -> Plan:
+        cls, a: Any, b: Any, out: Any, config: TuningConfig, delay: int, callback: Any = None,
+        transposed: tuple[bool, bool] = (False, False),
+    ) -> Plan:  # fmt: skip
         """Return the plan for matrices of known shapes and dtypes.
 
         Raises:
           ValueError: if they and the tiles do not match.
         """
-        (m, k), n = a.shape, b.shape[1]
+        m, k = _turned(a.shape, transposed[0])
+        n = _turned(b.shape, transposed[1])[1]
         _check_config(config, m, n, k, delay)
         rows, columns = config.of_cluster
         tiles = (m // rows, n // columns)
-        return cls(config, a.dtype, b.dtype, out, tiles, k // config.tile_k, delay, callback)
+        steps = k // config.tile_k
+        return cls(config, a.dtype, b.dtype, out, tiles, steps, delay, callback, transposed)
 
     def scratch(self) -> dict[str, Any]:
         """Return the types of references."""
@@ -156,13 +169,18 @@ class Plan:
                 collective_axes=(CLUSTER,), num_arrivals=COMPUTING, num_barriers=buffers
             )
         return dict(
-            a=swizzled((buffers, rows, c.tile_k), self.a),
-            b=swizzled((buffers, c.tile_k, columns), self.b),
+            a=swizzled((buffers, *_turned((rows, c.tile_k), self.transposed[0])), self.a),
+            b=swizzled((buffers, *_turned((c.tile_k, columns), self.transposed[1])), self.b),
             out=swizzled((COMPUTING, _RESULTS, *c.of_store), self.out),
             copied=Barrier(num_arrivals=2, num_barriers=buffers),
             consumed=consumed,
             added=Barrier(num_barriers=COMPUTING),
         )
+
+
+def _turned(pair: tuple[Any, Any], is_transposed: bool) -> tuple[Any, Any]:
+    """Return what belongs to rows and to columns of a matrix in the order in which its memory has them."""
+    return (pair[1], pair[0]) if is_transposed else (pair[0], pair[1])
 
 
 def _check_config(config: TuningConfig, m: int, n: int, k: int, delay: int) -> None:
@@ -206,7 +224,8 @@ def matmul(a: Any, b: Any, c: Any, config: TuningConfig, *, interpret: Any = Non
       interpret: `plgpu.InterpretParams()` to run it without a GPU.
 
     Returns:
-      An array of shape (m, n), of the dtype of `c`, or of `a`; products are added in float32.
+      An array of shape (m, n), of the dtype of `c`, or of `a`; products are added in float32. Derivatives are products by the
+      same kernel, of cotangents in the dtype of `a`.
 
     Raises:
       ValueError: if shapes, dtypes and tiles do not match.
@@ -229,10 +248,82 @@ def matmul(a: Any, b: Any, c: Any, config: TuningConfig, *, interpret: Any = Non
         raise ValueError(
             f"matmul adds c of shape {shape} to the product, got shape {tuple(c.shape)}."
         )
-    delay = min(1, config.max_concurrent_steps - 1)
-    plan = Plan.of(a, b, a.dtype if c is None else c.dtype, config, max(delay, 0))
+    out = a.dtype if c is None else c.dtype
+    Plan.of(a, b, out, config, _delay(config))  # checks sizes and tiles
+    multiply = functools.partial(multiply_by, config=config, interpret=interpret)
+    as_product = lambda a, b: product(multiply, a, b, (False, False), out)
+    if c is None:
+        return as_product(a, b)
 
-    return run_product(plan, a, b, c, interpret)
+    @custom_jvp
+    def added(a: Any, b: Any, c: Any) -> Any:
+        return run_product(Plan.of(a, b, out, config, _delay(config)), a, b, c, interpret)
+
+    @functools.partial(added.defjvp, symbolic_zeros=True)
+    def _(primals: tuple[Any, ...], tangents: tuple[Any, ...]) -> tuple[Any, Any]:
+        by = transposes(multiply, a, b, (False, False))
+        t = tangent(as_product, by, primals[:2], tangents[:2])
+        more = tangents[2]
+        return added(*primals), t if type(more) is SymbolicZero else lax.add(t, more)
+
+    return added(a, b, c)
+
+
+def _delay(config: TuningConfig) -> int:
+    return max(min(1, config.max_concurrent_steps - 1), 0)
+
+
+def multiply_by(
+    a: Any, b: Any, transposed: tuple[bool, bool], dtype: Any, *, config: TuningConfig, interpret: Any
+) -> Any:  # fmt: skip
+    """Return a product of matrices, which derivatives take with each of them transposed.
+
+    Args:
+      a, b, transposed, dtype: as of `jax._src.pallas.ops.differentiable.product`. Cotangents, of wider dtypes, are rounded.
+      config: how the first product is divided. Derivatives have other sizes, and are divided as much as that.
+      interpret: options of the interpreter.
+    """
+    narrow = min(a.dtype, b.dtype, key=dtypes.itemsize_bits)
+    a, b = [lax.convert_element_type(x, narrow) for x in (a, b)]
+    out = dtype if dtypes.dtype_name(dtype) in _OUT else narrow
+    if not any(transposed):
+        plan = Plan.of(a, b, out, config, _delay(config))
+        return lax.convert_element_type(run_product(plan, a, b, None, interpret), dtype)
+    m, k = _turned(a.shape, transposed[0])
+    n = _turned(b.shape, transposed[1])[1]
+    # Two warpgroups have rows of their own, or columns of their own.
+    more = -m % (_ROWS if n % _COLUMNS == 0 else 2 * _ROWS)
+    if more:
+        padding = _turned(((0, more, 0), (0, 0, 0)), transposed[0])
+        a = lax.pad(a, np.zeros((), narrow), padding)
+    plan = Plan.of(
+        a, b, out, _divided(config, m + more, n, k), _delay(config), transposed=transposed
+    )
+    x = run_product(plan, a, b, None, interpret)
+    return lax.convert_element_type(x[:m] if more else x, dtype)
+
+
+def _divided(config: TuningConfig, m: int, n: int, k: int) -> TuningConfig:
+    """Return how a product of other sizes is divided: into results as large as can be, but not larger than before."""
+    chosen = config
+    size = 0
+    for wg in MatmulDimension:
+        for tile_m in range(64, 257, 64):
+            for tile_n in range(16, 257, 16):
+                of_block = TuningConfig._doubled((tile_m, tile_n), wg)
+                fits = m % of_block[0] == 0 and n % of_block[1] == 0
+                allowed = tile_m * tile_n <= max(config.tile_m * config.tile_n, 64 * 16)
+                # Of as many elements, those of the most even sides have the fewest copies.
+                even = tile_m * tile_n * 1024 - sum(of_block)
+                if fits and allowed and even > size:
+                    size, chosen = (
+                        even,
+                        dataclasses.replace(config, tile_m=tile_m, tile_n=tile_n, wg_dimension=wg),
+                    )
+    tile_k = max(t for t in range(16, config.tile_k + 1, 16) if k % t == 0)
+    return dataclasses.replace(
+        chosen, tile_k=tile_k, epi_tile_m=64, epi_tile_n=math.gcd(chosen.tile_n, 64), cluster_dimension=None
+    )  # fmt: skip
 
 
 def run_product(plan: Plan, a: Any, b: Any, c: Any, interpret: Any) -> Any:
@@ -242,8 +333,9 @@ def run_product(plan: Plan, a: Any, b: Any, c: Any, interpret: Any) -> Any:
         _run(plan, a_ref, b_ref, rest[0] if c is not None else None, rest[-1])
 
     size = plan.config.cluster_size
+    shape = _turned(a.shape, plan.transposed[0])[0], _turned(b.shape, plan.transposed[1])[1]
     run = mosaic_gpu_kernel(
-        body, out_type=ShapedArray((a.shape[0], b.shape[1]), plan.out),
+        body, out_type=ShapedArray(shape, plan.out),
         grid=(persistent_blocks(plan.tiles[0] * plan.tiles[1], size),), grid_names=(GRID,), cluster=(size,),
         cluster_names=(CLUSTER,), num_threads=COMPUTING + 1, thread_name=THREAD, interpret=interpret,
     )  # fmt: skip
@@ -365,10 +457,11 @@ def copy_tiles(plan: Plan, a_ref: Any, b_ref: Any, refs: dict[str, Any], before:
                 barrier_wait(refs["consumed"].at[i])
 
             inner = part(k, config.tile_k)
+            parts = ((part(at[0], rows), inner), (inner, part(at[1], columns)))
+            of_a, of_b = [_turned(p, t) for p, t in zip(parts, plan.transposed)]
             for source, name, axes in (
-                (a_ref.at[part(at[0], rows), inner], "a", shared[0]),
-                (b_ref.at[inner, part(at[1], columns)], "b", shared[1]),
-            ):
+                (a_ref.at[of_a], "a", shared[0]), (b_ref.at[of_b], "b", shared[1])
+            ):  # fmt: skip
                 copy_gmem_to_smem(
                     source, refs[name].at[i], refs["copied"].at[i], collective_axes=axes
                 )
@@ -414,8 +507,10 @@ def _multiply(plan: Plan, acc: Any, first: Any, at: Any, thread: Any, refs: dict
         i = lax.rem(step, buffers)
         barrier_wait(refs["copied"].at[i])
         a, b = refs["a"].at[i], refs["b"].at[i]
-        left = a.at[part(thread, config.tile_m)] if of_rows else a
-        right = b if of_rows else b.at[:, part(thread, config.tile_n)]
+        whole = slice(None)
+        rows = (part(thread, config.tile_m), whole) if of_rows else None
+        columns = None if of_rows else (whole, part(thread, config.tile_n))
+        left, right = [_matrix(*x) for x in zip((a, b), (rows, columns), plan.transposed)]
         if mixed:
             x = load(left, (), layout=Layout.WGMMA, optimized=False)
             left = layout_cast(lax.convert_element_type(x, plan.b), Layout.WGMMA)
@@ -432,6 +527,13 @@ def _multiply(plan: Plan, acc: Any, first: Any, at: Any, thread: Any, refs: dict
     for i in reversed(range(min(delay, plan.steps))):
         release(lax.add(first, np.int32(plan.steps - 1 - i)))
     return x
+
+
+def _matrix(ref: Any, own: Any, is_transposed: bool) -> Any:
+    """Return a reference to a matrix, or to some of its rows and columns, that may be transposed in memory."""
+    if own is not None:
+        ref = ref.at[_turned(own, is_transposed)]
+    return transpose_ref(ref, (1, 0)) if is_transposed else ref
 
 
 def _store(

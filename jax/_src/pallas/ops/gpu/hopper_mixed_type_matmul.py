@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 import numpy as np
 
 from jax._src import dtypes, traceback_util
 from jax._src.lax import lax
+from jax._src.pallas.ops.differentiable import linear, product
 from jax._src.pallas.ops.gpu.hopper_matmul import (
     Plan,
     TuningConfig,
     check_matrices,
+    multiply_by,
     run_product,
 )
 
@@ -36,7 +39,8 @@ def mixed_matmul_kernel(
       interpret: `plgpu.InterpretParams()` to run it without a GPU.
 
     Returns:
-      An array of shape (m, n).
+      An array of shape (m, n). Derivatives are products of cotangents in the dtype of `b`; there is one by `a` if it is of
+      floating-point numbers.
 
     Raises:
       ValueError: if shapes, dtypes and tiles do not match.
@@ -67,7 +71,17 @@ def mixed_matmul_kernel(
         )
     # Converted elements are in registers that the next step needs: each product is waited for.
     plan = Plan.of(a, b, out_dtype, config, delay=0)
-    return run_product(plan, a, b, None, interpret)
+    multiply = functools.partial(multiply_by, config=config, interpret=interpret)
+
+    def by_a(g: Any, b: Any) -> Any:
+        return product(multiply, g, b, (False, True), a.dtype)
+
+    def by_b(g: Any, a: Any) -> Any:
+        # Transposed matrices are multiplied from memory: there they are of one dtype.
+        return product(multiply, lax.convert_element_type(a, b.dtype), g, (True, False), b.dtype)
+
+    run = lambda a, b: run_product(plan, a, b, None, interpret)
+    return linear(run, (by_a, by_b), a, b)
 
 
 def reference(a: Any, b: Any, *, out_dtype: Any) -> Any:

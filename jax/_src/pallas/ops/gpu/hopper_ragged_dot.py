@@ -7,6 +7,7 @@ arXiv:2211.15841).
 from __future__ import annotations
 
 import dataclasses
+import functools
 from collections.abc import Sequence
 from typing import Any
 
@@ -28,6 +29,7 @@ from jax._src.pallas.mosaic_gpu.kernel import kernel
 from jax._src.pallas.mosaic_gpu.mma import wgmma, wgmma_wait
 from jax._src.pallas.mosaic_gpu.pipeline import emit_pipeline
 from jax._src.pallas.mosaic_gpu.transforms import transpose_ref
+from jax._src.pallas.ops.differentiable import linear
 from jax._src.pallas.ops.gpu.warpgroups import (
     check_divides,
     check_product,
@@ -164,6 +166,7 @@ def ragged_dot(
 
     Returns:
       An array of shape (m, n) and the same dtype; products are added in float32. Rows beyond all groups are zero.
+      Derivatives are such products, and `transposed_ragged_dot`.
 
     Raises:
       ValueError: if shapes, dtypes and blocks do not match.
@@ -195,6 +198,69 @@ def ragged_dot(
             raise ValueError(f"{name}={size} must be at least block_{name}={block}.")
     if n % 8:
         raise ValueError(f"n={n} must be a multiple of 8, as rows of 16 bytes are copied.")
+    blocks = Blocks(
+        block_m, block_n, block_k, max_concurrent_steps, grid_block_n, load_group_sizes_to_register, interpret
+    )  # fmt: skip
+    return _ragged_dot(lhs, rhs, group_sizes, blocks, transpose_rhs)
+
+
+@dataclasses.dataclass(frozen=True)
+class Blocks:
+    """How products of groups are divided, and run: see `ragged_dot`."""
+
+    m: int
+    n: int
+    k: int
+    max_concurrent_steps: int
+    grid_n: int
+    load_group_sizes_to_register: bool
+    interpret: Any
+
+    def of_sizes(self, m: int, n: int, k: int) -> Blocks:
+        """Return blocks with at most some rows, columns and inner size, as far as products have so few."""
+        rows = max(min(m, self.m) // 64 * 64, 64)
+        inner = max(min(k, self.k) // 16 * 16, 16)
+        return dataclasses.replace(self, m=rows, n=_columns(min(n, self.n)), k=inner)
+
+
+def _columns(n: int) -> int:
+    """Return how many columns, at most `n`, a product has whose rows are swizzled."""
+    return n // 256 * 256 if n > 256 else max(n // 16 * 16, 16)
+
+
+def _at_least(x: Any, shape: Sequence[int]) -> Any:
+    """Return an array with zeros after its ends, so that it has at least a shape."""
+    more = [(0, max(size - have, 0), 0) for have, size in zip(x.shape, shape)]
+    return lax.pad(x, np.zeros((), x.dtype), more) if any(m for _, m, _ in more) else x
+
+
+def _ragged_dot(lhs: Any, rhs: Any, group_sizes: Any, blocks: Blocks, transpose_rhs: bool) -> Any:
+    """Return `ragged_dot`, with derivatives. Blocks need not divide any size: what is copied beyond arrays is zero."""
+    (m, k), n = lhs.shape, rhs.shape[1 if transpose_rhs else 2]
+    if m < blocks.m or n < blocks.n or k < blocks.k:  # no block begins and ends in arrays
+        lhs = _at_least(lhs, (blocks.m, blocks.k))
+        rhs = _at_least(rhs, (0, blocks.n, blocks.k) if transpose_rhs else (0, blocks.k, blocks.n))
+        return _ragged_dot(lhs, rhs, group_sizes, blocks, transpose_rhs)[:m, :n]
+
+    def by_lhs(g: Any, rhs: Any, sizes: Any) -> Any:
+        return _ragged_dot(g, rhs, sizes, blocks.of_sizes(m, k, n), not transpose_rhs)
+
+    def by_rhs(g: Any, lhs: Any, sizes: Any) -> Any:
+        pair = (g, lhs) if transpose_rhs else (lhs, g)
+        shape = (n, k, m) if transpose_rhs else (k, n, m)
+        return _transposed_ragged_dot(*pair, sizes, blocks.of_sizes(*shape))
+
+    fun = functools.partial(_multiply_groups, blocks=blocks, transpose_rhs=transpose_rhs)
+    return linear(fun, (by_lhs, by_rhs), lhs, rhs, group_sizes)
+
+
+def _multiply_groups(
+    lhs: Any, rhs: Any, group_sizes: Any, blocks: Blocks, transpose_rhs: bool
+) -> Any:
+    (m, k), groups = lhs.shape, rhs.shape[0]
+    n = rhs.shape[1 if transpose_rhs else 2]
+    block_m, block_n, block_k = blocks.m, blocks.n, blocks.k
+    max_concurrent_steps, grid_block_n = blocks.max_concurrent_steps, blocks.grid_n
     delay = min(1, max_concurrent_steps - 1)
     columns = -(-n // block_n)
 
@@ -214,7 +280,7 @@ def ragged_dot(
                 wgmma_wait(delay)
 
             emit_pipeline(
-                step, grid=(k // block_k,), in_specs=specs, max_concurrent_steps=max_concurrent_steps
+                step, grid=(-(-k // block_k),), in_specs=specs, max_concurrent_steps=max_concurrent_steps
             )(x_ref, y_ref)  # fmt: skip
             return acc[...]
 
@@ -222,7 +288,7 @@ def ragged_dot(
 
     def body(x_ref: Any, y_ref: Any, sizes_ref: Any, out_ref: Any, buffer: Any) -> None:
         lengths = sizes_ref
-        if load_group_sizes_to_register:
+        if blocks.load_group_sizes_to_register:
             lengths = [sizes_ref[i] for i in range(groups + 1)]
         info = GroupInfo.create(lengths, block_m, axis_index("rows"))
         column = lax.add(lax.mul(axis_index("tile"), np.int32(grid_block_n)), axis_index("column"))
@@ -251,7 +317,7 @@ def ragged_dot(
     call = kernel(
         body, out_type=ShapedArray((m, n), lhs.dtype), scratch_types=[MemorySpace.SMEM((block_m, block_n), lhs.dtype)],
         grid=(-(-columns // grid_block_n), -(-m // block_m) + groups, grid_block_n), grid_names=("tile", "rows", "column"),
-        interpret=interpret,
+        interpret=blocks.interpret,
     )  # fmt: skip
     return call(lhs, rhs, sizes)
 
@@ -288,14 +354,39 @@ def transposed_ragged_dot(
         raise ValueError(
             f"transposed_ragged_dot takes arrays of shape (k, m) and (k, n), got {tuple(lhs.shape)} and {tuple(rhs.shape)}."
         )
-    (_, m), n, groups = lhs.shape, rhs.shape[1], group_sizes.shape[0]
+    (_, m), n = lhs.shape, rhs.shape[1]
     _check_blocks(block_m, block_n, max_concurrent_steps, grid_block_n)
     check_divides(("m", m, "block_m", block_m), ("n", n, "block_n", block_n))
     if block_k < 16 or block_k % 16:
         raise ValueError(
             f"block_k={block_k} must be a multiple of 16, the inner size of a product."
         )
-    shape = (m // block_m, n // block_n)
+    blocks = Blocks(block_m, block_n, block_k, max_concurrent_steps, grid_block_n, False, interpret)
+    return _transposed_ragged_dot(lhs, rhs, group_sizes, blocks)
+
+
+def _transposed_ragged_dot(lhs: Any, rhs: Any, group_sizes: Any, blocks: Blocks) -> Any:
+    """Return `transposed_ragged_dot`, with derivatives, of blocks that need not divide any size."""
+    (rows, m), n = lhs.shape, rhs.shape[1]
+    if rows < blocks.k or m < blocks.m or n < blocks.n:
+        lhs, rhs = _at_least(lhs, (blocks.k, blocks.m)), _at_least(rhs, (blocks.k, blocks.n))
+        return _transposed_ragged_dot(lhs, rhs, group_sizes, blocks)[:, :m, :n]
+
+    def by_lhs(g: Any, rhs: Any, sizes: Any) -> Any:
+        return _ragged_dot(rhs, g, sizes, blocks.of_sizes(rows, m, n), True)
+
+    def by_rhs(g: Any, lhs: Any, sizes: Any) -> Any:
+        return _ragged_dot(lhs, g, sizes, blocks.of_sizes(rows, n, m), False)
+
+    fun = functools.partial(_multiply_transposed, blocks=blocks)
+    return linear(fun, (by_lhs, by_rhs), lhs, rhs, group_sizes)
+
+
+def _multiply_transposed(lhs: Any, rhs: Any, group_sizes: Any, blocks: Blocks) -> Any:
+    (_, m), n, groups = lhs.shape, rhs.shape[1], group_sizes.shape[0]
+    block_m, block_n, block_k = blocks.m, blocks.n, blocks.k
+    max_concurrent_steps, grid_block_n = blocks.max_concurrent_steps, blocks.grid_n
+    shape = (-(-m // block_m), -(-n // block_n))
     tiles = shape[0] * shape[1]
 
     def multiply(x_ref: Any, y_ref: Any, start: Any, end: Any, at: Any) -> Any:
@@ -346,7 +437,7 @@ def transposed_ragged_dot(
 
     call = kernel(
         body, out_type=ShapedArray((groups, m, n), lhs.dtype), scratch_types=[swizzled((block_m, block_n), lhs.dtype)],
-        grid=(persistent_blocks(groups * tiles),), grid_names=("sm",), interpret=interpret,
+        grid=(persistent_blocks(groups * tiles),), grid_names=("sm",), interpret=blocks.interpret,
     )  # fmt: skip
     return call(lhs, rhs, _ends(group_sizes))
 
