@@ -8,7 +8,7 @@ import blackwell_compilation
 import ptx_printing
 import pytest
 from aot_programs import topology
-from pallas_blackwell_kernels import KERNELS, OPERATIONS
+from pallas_blackwell_kernels import GRADIENTS, KERNELS, OPERATIONS
 from pallas_mosaic_gpu_kernels import KERNELS as OF_HOPPER
 
 import jax
@@ -61,7 +61,7 @@ OPERATIONS_OF_REFERENCE = {
     "ragged_pair": "8 ld.16x256b.x8",
     "ragged_float8": "4 ld.16x256b.x8",
 }
-NAMES = [*KERNELS, *OPERATIONS, "specialized"]
+NAMES = [*KERNELS, *OPERATIONS, *GRADIENTS, "specialized"]
 
 
 @functools.cache

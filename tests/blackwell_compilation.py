@@ -21,11 +21,11 @@ def b200():
 
 def main(names):
     """Print the PTX of kernels, each after a line with its name; of those that cannot be compiled, the error."""
-    from pallas_blackwell_kernels import KERNELS, OPERATIONS, SPECIALIZED
+    from pallas_blackwell_kernels import GRADIENTS, KERNELS, OPERATIONS, SPECIALIZED
 
     sharding = b200()
     for name in names:
-        kernel = {**KERNELS, **OPERATIONS, "specialized": SPECIALIZED}[name]
+        kernel = {**KERNELS, **OPERATIONS, **GRADIENTS, "specialized": SPECIALIZED}[name]
         args = [jax.ShapeDtypeStruct(a.shape, a.dtype, sharding=sharding) for a in kernel.args]
         ptx_printing.announce(name)
         try:

@@ -6,6 +6,7 @@ import types
 import numpy as np
 from pallas_mosaic_gpu_kernels import SMEM, Kernel, bf16, f16, f32, i32, like, swizzled
 
+import jax
 import jax.numpy as jnp
 from jax import dtypes, lax
 from jax.experimental import pallas as pl
@@ -48,6 +49,15 @@ OPERATIONS = {
     "ragged_pair": ragged(bf16, collective=True),
     "ragged_float8": ragged(jnp.float8_e4m3fn, tile_k=128),
 }
+
+
+def gradient(kernel):
+    """The derivative by both matrices, of a sum of squares."""
+    square = lambda a, b, *sizes: (kernel.call(a, b, *sizes).astype(f32) ** 2).sum()
+    return types.SimpleNamespace(call=jax.grad(square, (0, 1)), args=kernel.args)
+
+
+GRADIENTS = {f"{name}_gradient": gradient(kernel) for name, kernel in OPERATIONS.items()}
 
 TMEM, L = plgpu.TMEM, plgpu.Layout
 i8, e4m3, e5m2 = jnp.int8, jnp.float8_e4m3fn, jnp.float8_e5m2

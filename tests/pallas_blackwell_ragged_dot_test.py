@@ -62,6 +62,42 @@ def test_is_the_product(m, k, n, sizes, dtype, config):
     np.testing.assert_allclose(got.astype(f32), want, rtol=rtol, atol=atol)
 
 
+@pytest.mark.parametrize(
+    "m, k, n, sizes, dtype, config",
+    [
+        (256, 128, 64, [10, 0, 150, 64], f16, CONFIG),
+        (256, 64, 96, [256, 0], bf16, dataclasses.replace(CONFIG, tile_n=32, tile_k=32, epilogue_tile_n=32)),
+        (256, 256, 128, [100, 50], bf16, PAIR),
+    ],
+)  # fmt: skip
+def test_derivatives(m, k, n, sizes, dtype, config):
+    a, b, g = arrays(dtype, (m, k), (len(sizes), k, n), (m, n))
+    run = lambda a, b: ragged_dot_kernel(a, b, jnp.array(sizes, i32), config, interpret=INTERPRET)
+    got = jax.vjp(run, a, b)[1](g)
+    wide = [np.asarray(x, np.float32) for x in (a, b, g)]
+    ends = np.cumsum([0, *sizes])
+    want = [np.zeros(x.shape, np.float32) for x in (a, b)]
+    for i, (start, end) in enumerate(zip(ends, ends[1:])):
+        want[0][start:end] = wide[2][start:end] @ wide[1][i].T
+        want[1][i] = wide[0][start:end].T @ wide[2][start:end]
+    for x, y in zip(got, want):
+        assert x.dtype == dtype
+        np.testing.assert_allclose(x.astype(f32), y, rtol=1e-2, atol=1e-2)
+
+
+def test_second_derivatives():
+    a, b = arrays(f16, (128, 64), (2, 64, 64))
+    sizes = jnp.array([40, 80])
+
+    def second(run):
+        first = jax.grad(lambda b: (run(a, b) ** 2).astype(f32).sum())
+        return jax.jit(jax.grad(lambda b: (first(b) * b).astype(f32).sum()))(b)
+
+    found = second(lambda a, b: ragged_dot_kernel(a, b, sizes, CONFIG, interpret=INTERPRET))
+    plain = second(lambda a, b: jax.lax.ragged_dot(a.astype(f32), b.astype(f32), sizes))
+    np.testing.assert_allclose(found.astype(f32), plain.astype(f32), rtol=2e-2, atol=2e-2)
+
+
 def test_rows_of_other_groups_do_no_harm():
     a, b = arrays(f16, (128, 64), (2, 64, 64))
     a, b = a.at[20:].set(jnp.nan), b.at[1].set(jnp.nan)

@@ -74,6 +74,13 @@ def gradient(**options):
     return lambda q, k, v: jax.vjp(f, q, k, v)[1](q)
 
 
+def gradient_in_pipeline(q, k, v):
+    blocks = dict(block_q_dkv=64, block_kv_dkv=64, block_q_dq=64, block_kv_dq=64)
+    config = attention_mgpu.TuningConfig(64, 64, 2, **blocks)
+    f = lambda *x: attention_mgpu.attention_with_pipeline_emitter(*x, config)
+    return jax.vjp(f, q, k, v)[1](q)
+
+
 QKV = [like(2, 512, 4, 64), like(2, 512, 2, 64), like(2, 512, 2, 64)]
 WIDE = [like(2, 512, 4, 128, dtype=bf16), *[like(2, 512, 2, 128, dtype=bf16)] * 2]
 OPERATIONS |= {
@@ -83,6 +90,7 @@ OPERATIONS |= {
     "attention_wide": (attention(128), WIDE),
     "attention_pipelined": (in_pipeline, QKV),
     "attention_gradient": (gradient(), QKV),
+    "attention_pipelined_gradient": (gradient_in_pipeline, QKV),
     "attention_gradient_causal": (gradient(causal=True), QKV),
     "attention_gradient_wide": (gradient(compute_wgs_bwd=2), WIDE),
 }

@@ -7,6 +7,7 @@ arXiv:2211.15841); which groups have rows in which tiles is computed before the 
 from __future__ import annotations
 
 import dataclasses
+import functools
 from typing import Any
 
 import numpy as np
@@ -32,15 +33,19 @@ from jax._src.pallas.mosaic_gpu.kernel import kernel
 from jax._src.pallas.mosaic_gpu.layouts import Layout
 from jax._src.pallas.mosaic_gpu.memory_operations import layout_cast
 from jax._src.pallas.mosaic_gpu.mma import async_load_tmem, wait_load_tmem
+from jax._src.pallas.ops.differentiable import linear
 from jax._src.pallas.ops.gpu import blackwell_matmul
 from jax._src.pallas.ops.gpu.blackwell_matmul import (
     RESULTS,
     MatmulDimension,
     Plan,
+    divided,
     multiply_tile,
     plan_tiles,
     store_parts,
+    turned,
 )
+from jax._src.pallas.ops.gpu.blackwell_transposed_ragged_dot import transposed_ragged_dot
 from jax._src.pallas.ops.gpu.warpgroups import store_rows
 from jax._src.random.discrete import multinomial
 from jax._src.random.gamma import dirichlet
@@ -88,7 +93,8 @@ def ragged_dot_kernel(
 
     Returns:
       An array of shape (m, n) of the same dtype; products are added in float32. Rows beyond all groups are
-      zero.
+      zero. Derivatives are such products, and products of groups of rows of two matrices, which are copied before, so that
+      each group begins with a step.
 
     Raises:
       ValueError: if shapes, dtypes and tiles do not match.
@@ -114,10 +120,37 @@ def ragged_dot_kernel(
             f"ragged_dot_kernel of {groups} matrices takes group_sizes of shape ({groups},) and an integer dtype, got shape "
             f"{tuple(group_sizes.shape)} of {dtypes.dtype_name(group_sizes.dtype)}."
         )
-    plan = plan_tiles(
-        a, b, blackwell_matmul.TuningConfig(**dataclasses.asdict(config)), "ragged_dot_kernel"
+    config = blackwell_matmul.TuningConfig(**dataclasses.asdict(config))
+    plan_tiles(a, b, config, "ragged_dot_kernel")  # checks sizes and tiles
+    return _ragged_dot(a, b, group_sizes, config, False, interpret)
+
+
+def _ragged_dot(
+    a: Any, b: Any, group_sizes: Any, config: Any, is_transposed: bool, interpret: Any
+) -> Any:
+    """Return `ragged_dot_kernel`, with derivatives, with matrices of `b` that may be transposed before."""
+    (m, k), n = a.shape, turned(b.shape[1:], is_transposed)[1]
+
+    def by_a(g: Any, b: Any, sizes: Any) -> Any:
+        of_g = divided(config, (m, k, n), a.dtype)
+        return _ragged_dot(g, b, sizes, of_g, not is_transposed, interpret)
+
+    def by_b(g: Any, a: Any, sizes: Any) -> Any:
+        pair = (g, a) if is_transposed else (a, g)
+        again = functools.partial(_ragged_dot, interpret=interpret)
+        return transposed_ragged_dot(*pair, sizes, config, again, interpret)
+
+    run = functools.partial(
+        _multiply_groups, config=config, is_transposed=is_transposed, interpret=interpret
     )
-    m, n = a.shape[0], b.shape[2]
+    return linear(run, (by_a, by_b), a, b, group_sizes)
+
+
+def _multiply_groups(
+    a: Any, b: Any, group_sizes: Any, config: Any, is_transposed: bool, interpret: Any
+) -> Any:
+    plan = plan_tiles(a, b, config, "ragged_dot_kernel", (False, is_transposed))
+    (m, n), groups = (a.shape[0], turned(b.shape[1:], is_transposed)[1]), b.shape[0]
     # Each tile of rows ends a part of a group, and each group but the last one another: what is left of the rows is one more.
     parts = plan.shape[0] + groups
     # Copies of any number of rows have none that are swizzled.

@@ -412,7 +412,7 @@ def _attention_fwd(
     return ((out, (lse,)) if save_residuals else out), (q, k, v, out, lse)
 
 
-def _attention_bwd(
+def _backward(
     config: TuningConfig, save_residuals: bool, interpret: Any, res: Any, cotangents: Any
 ) -> Any:
     if not config.has_backward_blocks:
@@ -423,7 +423,7 @@ def _attention_bwd(
     return Gradient.of(config, *res).run(do, dlse, interpret)
 
 
-attention.defvjp(_attention_fwd, _attention_bwd)
+attention.defvjp(_attention_fwd, _backward)
 
 
 @functools.partial(jit, static_argnames=("config", "save_residuals", "interpret"))
@@ -431,6 +431,8 @@ def attention_with_pipeline_emitter(
     q: Any, k: Any, v: Any, config: TuningConfig, save_residuals: bool = False, *, interpret: Any = None
 ) -> Any:  # fmt: skip
     """Return attention on a Hopper GPU, like `attention`, from a kernel made by `plgpu.emit_pipeline_warp_specialized`.
+
+    Derivatives are those of `attention`.
 
     Args:
       q, k, v, config, save_residuals, interpret: as for `attention`; the warpgroups do not take turns if there is only
@@ -444,6 +446,13 @@ def attention_with_pipeline_emitter(
         raise NotImplementedError(
             "attention_with_pipeline_emitter has no causal attention: take attention_mgpu.attention."
         )
+    return _pipelined(q, k, v, config, save_residuals, interpret)
+
+
+@functools.partial(custom_vjp, nondiff_argnums=(3, 4, 5))
+def _pipelined(
+    q: Any, k: Any, v: Any, config: TuningConfig, save_residuals: bool, interpret: Any
+) -> Any:
     f = _forward(q, k, v, config)
 
     def body(q_ref: Any, k_ref: Any, v_ref: Any, *refs: Any, **scratch: Any) -> None:
@@ -451,6 +460,16 @@ def attention_with_pipeline_emitter(
 
     scratch = {name: f.scratch()[name] for name in ("q", "q_copied", "turn")}
     return f.run(body, scratch, q, k, v, save_residuals, interpret)
+
+
+def _pipelined_fwd(
+    q: Any, k: Any, v: Any, config: TuningConfig, save_residuals: bool, interpret: Any
+) -> Any:
+    out, (lse,) = _pipelined(q, k, v, config, True, interpret)
+    return ((out, (lse,)) if save_residuals else out), (q, k, v, out, lse)
+
+
+_pipelined.defvjp(_pipelined_fwd, _backward)
 
 
 def _run_pipeline(
