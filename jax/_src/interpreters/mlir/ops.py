@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from jax._src import core, dtypes
+from jax._src.interpreters.mlir import own_broadcasts
 from jax._src.interpreters.mlir.constants import (
     dense_int_array,
     ir_constant,
@@ -162,6 +163,8 @@ def multi_broadcast_in_dim(
             else:
                 kw = {} if out_sharding is None else {"sharding": out_sharding}
                 target = aval.update(shape=tuple(out_shape), **kw)
+            if aval.ndim and own_broadcasts.is_wanted(ctx, aval, target.shape, ops, ops_avals):
+                op = hlo.optimization_barrier([op])
             op = broadcast_in_dim(ctx, op, target, broadcast_dimensions=dims)
         out.append(op)
     return out
