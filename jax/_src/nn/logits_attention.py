@@ -6,6 +6,7 @@ from jax._src import dtypes
 from jax._src.lax import lax
 from jax._src.lax.lax import DotAlgorithmPreset
 from jax._src.nn.functions import softmax_impl
+from jax._src.numpy.util import select_where
 from jax._src.ops.special import logsumexp_impl
 
 # Value of masked logits: finite, so that a row in which all logits are masked does not become NaN.
@@ -53,8 +54,7 @@ def attention_of_logits(
         logits = logits + _grouped(bias, k)
     allowed = _allowed(mask, query_lengths, key_lengths, is_causal, window, b, t, s, k)
     if allowed is not None:
-        allowed = lax.broadcast_to(allowed, logits.shape)
-        logits = lax.select(allowed, logits, lax.full_like(logits, MASKED))
+        logits = select_where(allowed, logits, np.asarray(MASKED, logits.dtype))
     # The softmax's sums need more precision than 16 bits.
     logits = lax.convert_element_type(logits, accumulator(dtype))
     weights = lax.convert_element_type(softmax_impl(logits, None, axes=(4,)), dtype)
@@ -64,7 +64,8 @@ def attention_of_logits(
     out = lax.reshape(lax.transpose(out, (0, 2, 1, 3, 4)), (b, t, n, h))
     if query_lengths is not None:
         within = lax.lt(lax.broadcasted_iota(np.int32, (b, t), 1), _column(query_lengths, (b, t)))
-        out = lax.mul(out, lax.broadcast_in_dim(within.astype(dtype), out.shape, (0, 1)))
+        # The operator brings both into one sharding.
+        out = out * lax.expand_dims(within.astype(dtype), (2, 3))
     if not return_residual:
         return out, None
     sums, _ = logsumexp_impl(logits, None, None, axes=(4,), keepdims=False, return_sign=False)
