@@ -51,6 +51,7 @@ OF_THE_CHECKOUT = (
     "containers",
     "devices",
     "docs_commands",
+    "docs_shares",
     "late_binding",
     "layers",
     "matrix",
