@@ -148,8 +148,9 @@ def jax_multiplatform_test(
             tags = _of(tags, backend, []) + [backend] + (["aot"] if backend in _COMPILERS else []),
             target_compatible_with = compatible,
             exec_properties = pool if backend != "gpu" else select({
-                # containers get NVIDIA's driver by it
-                "//build/bazel:with_cuda": pool | {"test.dockerRuntime": "nvidia"},
+                # containers get NVIDIA's driver by the latter
+                "//build/bazel:with_cuda": pool | {"test.Accelerator": "cuda", "test.dockerRuntime": "nvidia"},
+                "//build/bazel:with_rocm": pool | {"test.Accelerator": "rocm"},
                 "//conditions:default": pool,
             }),
             **kwargs

@@ -118,8 +118,20 @@ def test_a_property_that_nobody_has_is_an_error(service, bazel):
     assert "('Pool', 'nowhere')" in result.output
     # a kind of worker that there can be, but is not
     nobody = f"{PROBES}devices_nobody"
-    result = bazel.run("test", "--remote_retries=0", nobody, succeeds=False)
-    assert "Operation has been queued for too long" in result.output
+    start = time.monotonic()
+    result = bazel.run("test", nobody, succeeds=False)
+    assert time.monotonic() - start < 60
+    wanted = "no worker with AcceleratorCount=8, OSFamily=linux, Pool=gpu has been there for 15 s"
+    assert wanted in result.output
+
+
+def test_an_action_waits_for_a_busy_worker(service, bazel):
+    """Longer than for one that there is not: its pool has one, which does one after the other."""
+    names = [f"{PROBES}long_{n}" for n in range(4)]
+    result = bazel.run("test", *names)
+    assert result.tests == dict.fromkeys(names, "PASSED")
+    starts = [entry["time"] for name in names for entry in records(service, "executing", test=name)]
+    assert max(starts) - min(starts) > 16
 
 
 def test_a_killed_worker_s_action_is_done_by_another(service, bazel, tmp_path):
@@ -149,39 +161,73 @@ def test_the_second_run_is_cache_hits_alone(service, bazel):
     assert len(records(service)) == before
 
 
-def blob_of(service, content: bytes) -> Path:
-    files = [path for path in service.content.glob("*/*") if path.stat().st_size == len(content)]
-    (found,) = [path for path in files if path.read_bytes() == content]
-    return found
+GREETING = b"Hello, world\n"
+LETTER = GREETING + b"How are you?\n"
+REPLY = GREETING + b"I am well.\n"
 
 
-def corrupt(path: Path) -> None:
-    """Changes a file's first byte."""
-    data = path.read_bytes()
+def corrupt(content: Path, data: bytes, how: str) -> None:
+    """Damages the file of a blob in a storage's folder."""
+    files = [path for path in content.rglob("*") if path.is_file()]
+    (path,) = [path for path in files if path.read_bytes() == data]
     path.unlink()
-    path.write_bytes(bytes([data[0] ^ 1]) + data[1:])
+    path.write_bytes({"changed": changed(data), "cut off": data[:-3], "empty": b""}[how])
 
 
-def test_a_corrupted_result_is_refused_and_made_again(service, bazel):
-    content = b"Hello, world\n"
-    bazel.run("build", f"{PROBES}greeting")
-    corrupt(blob_of(service, content))
+def changed(data: bytes) -> bytes:
+    return bytes([data[0] ^ 1]) + data[1:]
+
+
+def results(bazel) -> dict[str, bytes]:
+    """The files of probes that are here."""
+    command = bazel.command("info", *bazel.settings, "bazel-bin")
+    output = subprocess.run(command, cwd=HERE, check=True, capture_output=True, text=True).stdout
+    return {
+        path.stem: path.read_bytes() for path in Path(output.strip(), PROBES[2:-1]).glob("*.txt")
+    }
+
+
+@pytest.mark.parametrize(
+    "wanted, how",
+    [("all", "changed"), ("all", "empty"), ("toplevel", "changed"), ("toplevel", "cut off")],
+)
+def test_a_corrupted_output_is_made_again_in_the_same_build(service, bazel, wanted, how):
+    option = f"--remote_download_outputs={wanted}"
+    bazel.run("build", option, f"{PROBES}letter")
+    corrupt(service.content, LETTER, how)
     bazel.clean()
-    everything = "--remote_download_outputs=all"
-    result = bazel.run("build", everything, f"{PROBES}letter", succeeds=False)
-    assert "does not match received digest" in result.output
-    service.server.stop()
-    service.start_server()
-    bazel.run("build", everything, f"{PROBES}letter")
-    output = subprocess.run(
-        bazel.command("info", *bazel.settings, "bazel-bin"),
-        cwd=HERE,
-        check=True,
-        capture_output=True,
-        text=True,
-    ).stdout.strip()
-    assert Path(output, "ci/remote/probes/greeting.txt").read_bytes() == content
-    assert Path(output, "ci/remote/probes/letter.txt").read_bytes() == content + b"How are you?\n"
+    result = bazel.run("build", option, f"{PROBES}letter")
+    assert (result.runners["remote"], result.runners["remote cache hit"]) == (1, 1)
+    assert results(bazel)["letter"] == LETTER
+    bazel.clean()
+    assert bazel.run("build", option, f"{PROBES}letter").executed == 0
+
+
+def test_what_a_corrupted_output_is_needed_for_is_made_in_the_same_build(service, bazel):
+    bazel.clean()
+    bazel.run("build", f"{PROBES}letter")
+    assert "greeting" not in results(
+        bazel
+    )  # Bazel knows its digest, and thinks that the server has it
+    corrupt(service.content, GREETING, "changed")
+    bazel.run("build", f"{PROBES}reply")
+    assert results(bazel)["reply"] == REPLY
+
+
+def test_a_storage_of_which_everything_is_corrupted_is_filled_again(service, bazel):
+    """Actions, commands, folders, inputs, outputs, and the results in the action cache."""
+    names = [f"{PROBES}{name}" for name in ("devices_cpu", "letter", "shards")]
+    bazel.run("test", *names)
+    for path in [path for path in service.content.glob("*/*") if path.stat().st_size]:
+        data = path.read_bytes()
+        path.unlink()
+        path.write_bytes(changed(data))
+    bazel.clean()
+    result = bazel.run("test", *names)
+    assert set(result.tests.values()) == {"PASSED"} and results(bazel)["letter"] == LETTER
+    assert result.runners["remote cache hit"] == 0 and result.executed >= 4
+    bazel.clean()
+    assert bazel.run("test", *names).executed == 0
 
 
 @pytest.fixture
@@ -200,21 +246,52 @@ def http_cache(tmp_path):
     part.stop()
 
 
-def test_a_plain_http_cache_shares_results(http_cache):
-    folder, address = http_cache
-    bazel = Bazel(
-        ["--config=remote_cache", f"--remote_cache={address}", "--noremote_cache_compression"]
-    )
-    try:
+@pytest.fixture
+def cached_bazel(http_cache):
+    _, address = http_cache
+    settings = ["--config=remote_cache", f"--remote_cache={address}"]
+    bazel = Bazel([*settings, "--noremote_cache_compression"])
+    bazel.clean()
+    yield bazel
+    bazel.close()
+
+
+def test_a_plain_http_cache_shares_results(http_cache, cached_bazel):
+    folder, _ = http_cache
+    first = cached_bazel.run("build", f"{PROBES}letter")
+    assert first.executed == 2
+    assert list(folder.glob("ac/*")) and list(folder.glob("cas/*"))
+    cached_bazel.clean()
+    second = cached_bazel.run("build", f"{PROBES}letter")
+    assert second.executed == 0 and second.runners["remote cache hit"] == 2
+
+
+def test_what_is_corrupted_in_a_plain_http_cache_is_made_again(http_cache, cached_bazel):
+    folder, _ = http_cache
+    bazel, letter = cached_bazel, f"{PROBES}letter"
+    bazel.run("build", letter)
+    damages = [
+        ("changed", [LETTER]),
+        ("changed", [GREETING]),  # on the way to the other
+        ("cut off", [LETTER]),
+        ("empty", [GREETING, LETTER]),
+    ]
+    for how, contents in damages:
+        for content in contents:
+            corrupt(folder, content, how)
         bazel.clean()
-        first = bazel.run("build", f"{PROBES}letter")
-        assert first.executed == 2
-        assert list(folder.glob("ac/*")) and list(folder.glob("cas/*"))
+        result = bazel.run("build", letter)
+        assert "does not match received digest" in result.output
+        assert result.executed == len(contents), (how, contents)
+        assert results(bazel) == {"greeting": GREETING, "letter": LETTER}
+    bazel.clean()
+    assert bazel.run("build", letter).executed == 0  # what was made again is in the cache
+    for wrong in (b"", b"\xff\x00no message"):
+        for path in folder.glob("ac/*"):
+            path.write_bytes(wrong)
         bazel.clean()
-        second = bazel.run("build", f"{PROBES}letter")
-        assert second.executed == 0 and second.runners["remote cache hit"] == 2
-    finally:
-        bazel.close()
+        assert bazel.run("build", letter).executed == 2
+        assert results(bazel)["letter"] == LETTER
 
 
 TESTS = ("core_cpu", "dtypes_cpu", "mesh_cpu", "tree_util_cpu")

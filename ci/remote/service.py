@@ -1,6 +1,7 @@
 """Remote execution on this machine: BuildGrid, the database of its queue, and workers.
 
     service.py --root FOLDER --folder FOLDER [--port N] [--cpu 2] [--cuda N] [--rocm N] [--tpu N]
+        [--patience 60]
 
 runs until it is interrupted, and prints the settings of Bazel once all is up. FOLDER keeps what is
 stored between runs.
@@ -8,7 +9,6 @@ stored between runs.
 
 import argparse
 import contextlib
-import hashlib
 import importlib.util
 import json
 import os
@@ -28,8 +28,16 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc
 
 HERE = Path(__file__).absolute().parent
 INSTANCE = "main"
-# What workers may announce: a pool, a kind of accelerator and how many there can be.
-KINDS = (("cpu", None, 0), ("gpu", "cuda", 8), ("gpu", "rocm", 8), ("tpu", "tpu", 8))
+# What actions may ask for: a pool, a kind of accelerator, and how many there can be. An action that does not say which
+# kind is done by any worker of its pool.
+KINDS = (
+    ("cpu", None, 0),
+    ("gpu", None, 8),
+    ("gpu", "cuda", 8),
+    ("gpu", "rocm", 8),
+    ("tpu", None, 8),
+    ("tpu", "tpu", 8),
+)
 
 
 class ServiceError(Exception):
@@ -91,12 +99,14 @@ def _property_labels() -> list[dict]:
     """BuildGrid's names of sets of properties. An action belongs to the first that has its own."""
     labels = []
     for pool, accelerator, most in KINDS:
-        common = [["OSFamily", "linux"], ["Pool", pool]]
-        if accelerator is None:
-            labels.append({"label": pool, "properties": common})
+        label = f"{pool}-{accelerator}" if accelerator else pool
+        properties = [["OSFamily", "linux"], ["Pool", pool]]
+        if accelerator:
+            properties.append(["Accelerator", accelerator])
+        labels.append({"label": label, "properties": properties})
         for count in range(1, most + 1):
-            own = [["Accelerator", accelerator], ["AcceleratorCount", str(count)]]
-            labels.append({"label": f"{accelerator}-{count}", "properties": common + own})
+            own = [*properties, ["AcceleratorCount", str(count)]]
+            labels.append({"label": f"{label}-{count}", "properties": own})
     return labels
 
 
@@ -107,7 +117,8 @@ class Service:
       root: the bare system that actions run in.
       folder: of everything that is kept and logged.
       silence: the seconds after which a worker that says nothing is given up.
-      patience: the seconds that an action waits for a worker.
+      patience: the seconds that an action waits for a kind of worker that there is not. For one that is busy it waits
+        as long as it takes.
     """
 
     def __init__(
@@ -116,7 +127,7 @@ class Service:
         folder: Path,
         port: int | None = None,
         silence: int = 30,
-        patience: int = 3600,
+        patience: int = 60,
     ):
         self.root, self.folder = root.absolute(), folder.absolute()
         self.port = port or free_port()
@@ -175,16 +186,7 @@ class Service:
             lambda: subprocess.run(ready, capture_output=True, check=False).returncode == 0
         )
 
-    def remove_damaged(self) -> None:
-        """Removes blobs that are not what their names say, which the server would hand out."""
-        for path in self.content.glob("*/*"):
-            with path.open("rb") as file:
-                digest = hashlib.file_digest(file, "sha256").hexdigest()
-            if digest != path.parent.name + path.name:
-                path.unlink()
-
     def start_server(self) -> None:
-        self.remove_damaged()
         settings = string.Template((HERE / "server.yml").read_text()).substitute(
             port=self.port,
             folder=self.folder,
@@ -194,10 +196,10 @@ class Service:
         )
         file = self.folder / "server.yml"
         file.write_text(settings)
-        bgd = str(Path(sys.executable).with_name("bgd"))
+        program = [sys.executable, str(HERE / "server.py")]
         database = f"postgresql+psycopg2://postgres@/postgres?host={self.folder}/database"
-        _run([bgd, "migrate", "apply", database])
-        command = [bgd, "server", "start", str(file)]
+        _run([*program, "migrate", "apply", database])
+        command = [*program, "server", "start", str(file)]
         self.server = Part("the server", command, self.folder / "server.log")
         self.server.wait_for(self._answers)
 
@@ -242,6 +244,9 @@ def main() -> int:
     parser.add_argument("--folder", type=Path, required=True)
     parser.add_argument("--port", type=int)
     parser.add_argument("--cpu", type=int, default=2, help="workers of the pool cpu")
+    parser.add_argument(
+        "--patience", type=int, default=60, help="seconds to wait for a worker that there is not"
+    )
     accelerators = [(pool, kind) for pool, kind, _ in KINDS if kind]
     for pool, kind in accelerators:
         parser.add_argument(f"--{kind}", type=int, default=0, help=f"devices of a worker of {pool}")
@@ -251,7 +256,7 @@ def main() -> int:
         signal.signal(number, lambda *_: over.set())
     if shutil.which("bwrap") is None:
         parser.error("there is no bwrap (Debian: apt-get install bubblewrap)")
-    with Service(options.root, options.folder, options.port) as service:
+    with Service(options.root, options.folder, options.port, patience=options.patience) as service:
         for n in range(options.cpu):
             service.start_worker(f"cpu-{n}")
         for pool, kind in accelerators:
