@@ -80,7 +80,7 @@ def main(arguments: list[str]) -> int:
             raise UsageError(f"there is no command {command!r}")
         return COMMANDS[command](rest)
     except UsageError as error:
-        print(f"build.py: error: {error}\n\n{USAGE}", file=sys.stderr, end="")
+        print(f"build.py: error: {error}\n\n{_usage_of(arguments[:1])}", file=sys.stderr, end="")
         return 2
     except SetupError as error:
         say(f"error: {error}")
@@ -124,6 +124,14 @@ def test(arguments: list[str]) -> int:
     outcome = "passed" if status == 0 else f"failed (exit status {status})"
     say(f"tests {outcome} in {time.monotonic() - start:.0f} s")
     return status
+
+
+def _usage_of(command: list[str]) -> str:
+    """What is said of a command, and how one learns of the others; of all for one that there is not."""
+    first, *lines = USAGE.splitlines(keepends=True)
+    own = [line for line in lines if line.startswith("  ") and line.split()[:1] == command]
+    others = "\npython3 build/build.py --help lists the other commands\n"
+    return "".join([first, "\n", *own, others]) if own else USAGE
 
 
 def _test_on_devices(kind: str, arguments: list[str]) -> int:

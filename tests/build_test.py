@@ -49,6 +49,9 @@ def test_wrong_usage(arguments, message):
     assert message in result.stderr.splitlines()[0]
     assert "usage:" in result.stderr
     assert result.stdout == ""
+    # of the command that was given alone, if there is one
+    known = arguments[:1] and arguments[0] in front_door.COMMANDS
+    assert ("  bench [ARGS]" in result.stderr) != bool(known)
 
 
 @pytest.mark.parametrize("flag", ["-h", "--help", "help"])
