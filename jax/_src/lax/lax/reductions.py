@@ -13,6 +13,7 @@ from jax._src import config, core, dtypes
 from jax._src.ad_util import Zero
 from jax._src.basearray import Array
 from jax._src.interpreters import ad, batching, mlir, partial_eval as pe
+from jax._src.interpreters.mlir.shardings import needs_no_shardings
 from jax._src.late_binding import late
 from jax._src.lax import rules
 from jax._src.lax.lax import arithmetic, monoids, sharding as shardings
@@ -31,6 +32,9 @@ from jax._src.sharding_impls import canonicalize_sharding
 from jax._src.tree_util import tree_flatten, tree_unflatten
 from jax._src.typing import ArrayLike, DTypeLike
 from jax._src.util import split_list, weakref_lru_cache
+
+# Sums of fewer elements are lowered as they are.
+_FEWEST_IN_FLOAT32 = 4096
 
 # ---------------------------------------------------------------------------------------------------
 # Reductions by a known monoid
@@ -164,6 +168,8 @@ def _reduction(
         (aval_out,) = ctx.avals_out
         if monoid is monoids.sum_monoid:
             _check_16_bit(name, *ctx.avals_in)
+            if _is_summed_in_float32(ctx):
+                return [_sum_in_float32(ctx, x, axes)]
         return [rules.with_sharding(ctx, monoids.lower_reduce(ctx, monoid, x, axes), aval_out)]
 
     p = standard_primitive(
@@ -186,6 +192,28 @@ def _check_16_bit(name: str, aval) -> None:
             f"{name} on operand {aval.str_short(short_dtypes=True)} is not allowed when"
             " jax_allow_f16_reductions=False: convert it to float32 before."
         )
+
+
+def _is_summed_in_float32(ctx) -> bool:
+    """Whether XLA would round each partial sum of many to bfloat16, on CPU, which also takes longer."""
+    (aval,), module = ctx.avals_in, ctx.module_context
+    return (
+        aval.dtype == dtypes.bfloat16
+        and module.platforms == ("cpu",)
+        and not module.lowering_parameters.for_export
+        and needs_no_shardings(module)
+        and core.is_constant_shape(aval.shape)
+        and math.prod(aval.shape) >= _FEWEST_IN_FLOAT32
+        and config.cpu_compile_profile.value != "original"
+    )
+
+
+def _sum_in_float32(ctx, x, axes):
+    (aval,), (aval_out,) = ctx.avals_in, ctx.avals_out
+    wide, wide_out = (a.update(dtype=np.dtype(np.float32)) for a in (aval, aval_out))
+    x = mlir.convert_hlo(ctx, x, aval, wide)
+    out = monoids.lower_reduce(ctx.replace(avals_out=[wide_out]), monoids.sum_monoid, x, axes)
+    return mlir.convert_hlo(ctx, out, wide_out, aval_out)
 
 
 def _number(dtype, name):
