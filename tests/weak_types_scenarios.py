@@ -1,5 +1,7 @@
 """Which results are weakly typed: programs of Python numbers and arrays. See op_cases.py."""
 
+import warnings
+
 import numpy as np
 from op_cases import Programs
 
@@ -191,4 +193,50 @@ printed(
     np.ones(3, np.complex64),
     1j,
     warns="Casting from complex to real|discards the imaginary",
+)
+
+
+def outside(fun):
+    """Types and values of programs of 64-bit arrays that were made in the context of `enable_x64`, outside of it."""
+    with jax.enable_x64(True):
+        wide = jnp.arange(1.0, 4.0), jnp.arange(3), jnp.array([2j, 1 + 2j, 3])
+    narrow = jnp.ones(3)
+
+    def result(x):
+        try:
+            with warnings.catch_warnings():
+                # The original warns of types that nobody asked for.
+                warnings.filterwarnings("ignore", "Explicitly requested")
+                out = fun(x, narrow)
+        except Exception as err:
+            return type(err).__name__
+        return [(str(y.dtype), y.weak_type, np.asarray(y)) for y in jax.tree.leaves(out)]
+
+    return {str(x.dtype): result(x) for x in wide}
+
+
+for _name, _fun in {
+    "number": lambda x, _: (x * 0.1, 7 + x, x == 0.5, x * 2j),
+    "other_types": lambda x, y: (x * y, y - x, x * np.float64(2), x + np.arange(3), x * x),
+    "traced_number": lambda x, y: jax.jit(lambda a, b: (a * 0.1, 2 + a, a * b))(x, y),
+    "batched": lambda x, _: jax.vmap(lambda a: a * 0.1 + 7)(x),
+    "branches": lambda x, _: lax.cond(True, lambda a: a * 0.1, lambda a: a * 0.2, x),
+    "selected": lambda x, y: (jnp.where(y > 0, x, 0.0), jnp.where(y > 0, x, y)),
+    "joined": lambda x, y: (jnp.concatenate([x, y]), jnp.stack([x, x])),
+    "powers": lambda x, _: (x**2, x**0.5),
+    "inexact": lambda x, _: (x / 2, 2.0 / x),
+}.items():
+    CASES.add(f"outside_{_name}", lambda fun=_fun: outside(fun), tol=1e-6)
+
+
+class Number(int):
+    """A whole number of a class of its own."""
+
+
+CASES.add(
+    "powers_of_subclasses",
+    lambda: [
+        [(y.weak_type, y) for y in (x ** Number(3), x ** np.bool_(True))]
+        for x in (jnp.asarray(3), jnp.asarray(2.0), jnp.arange(3))
+    ],
 )

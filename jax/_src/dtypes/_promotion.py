@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from jax._src import config
-from jax._src.config import NumpyDtypePromotion
+from jax._src.config import ExplicitX64Mode, NumpyDtypePromotion
 from jax._src.dtypes._scalars import (
     default_float_dtype,
     dtype,
@@ -23,6 +23,7 @@ from jax._src.dtypes._types import (
     bits_of,
     bool_dtype,
     complex_types,
+    dtype_to_32bit_dtype,
     export,
     float32_dtype,
     float64_dtype,
@@ -150,32 +151,39 @@ def dtype_and_weak_type(value: Any) -> tuple[DType, bool]:
 
 def lattice_result_type(*args: Any) -> tuple[DType, bool]:
     """The dtype of combining `args` (arrays, scalars or dtypes), and whether it is weak."""
+    x64 = config.enable_x64.value
     return _combine(
         config.numpy_dtype_promotion.value is NumpyDtypePromotion.STRICT,
-        config.enable_x64.value,
+        x64,
+        x64 or config.explicit_x64_dtypes.value is ExplicitX64Mode.ALLOW,
         *[dtype_and_weak_type(arg) for arg in args],
     )
 
 
 @functools.lru_cache(4096)
-def _combine(strict: bool, x64: bool, *types: tuple[DType, bool]) -> tuple[DType, bool]:
+def _combine(
+    strict: bool, x64: bool, keeps_64_bits: bool, *types: tuple[DType, bool]
+) -> tuple[DType, bool]:
     first, first_is_weak = types[0]
     if len(types) == 1:
         return first, first_is_weak
     all_weak = all(weak for _, weak in types)
     if strict and all_weak:
         node = least_upper_bound(strict, x64, *dict.fromkeys(jax_type(*t) for t in types))
-        return _canonical_node(node, x64), True
+        return _canonical_node(node, x64, keeps_64_bits), True
     if all(t == first for t, _ in types):
         return first, all_weak
     # Weak types combined with each other are promoted like the corresponding strong dtypes.
     nodes = dict.fromkeys(jax_type(t, weak and not all_weak) for t, weak in types)
     node = least_upper_bound(strict, x64, *nodes)
-    return _canonical_node(node, x64), all_weak or isinstance(node, type)
+    return _canonical_node(node, x64, keeps_64_bits), all_weak or isinstance(node, type)
 
 
-def _canonical_node(node: JAXType, x64: bool) -> DType:
-    return scalar_dtypes[node][x64] if isinstance(node, type) else node
+def _canonical_node(node: JAXType, x64: bool, keeps_64_bits: bool) -> DType:
+    if isinstance(node, type):
+        return scalar_dtypes[node][x64]
+    # Arrays of 64-bit types that were made in the context of `enable_x64` may meet others outside of it.
+    return node if keeps_64_bits else dtype_to_32bit_dtype.get(node, node)
 
 
 @export
@@ -252,5 +260,5 @@ def safe_to_cast(input_dtype_or_value: Any, output_dtype_or_value: Any) -> bool:
     if input_type[0] == output_dtype:
         return True
     strict = config.numpy_dtype_promotion.value is NumpyDtypePromotion.STRICT
-    combined, _ = _combine(strict, config.enable_x64.value, input_type, (output_dtype, False))
+    combined, _ = _combine(strict, config.enable_x64.value, True, input_type, (output_dtype, False))
     return combined == output_dtype

@@ -329,7 +329,7 @@ def _known_integer(x: Any) -> int | None:
         return int(x)
     if kind is float:
         return None
-    if isinstance(x, (np.integer, np.bool_)):
+    if isinstance(x, (int, np.integer)):
         return int(x)
     if kind is np.ndarray or kind is ArrayImpl:
         if x.shape == () and dtypes.issubdtype(x.dtype, np.integer):

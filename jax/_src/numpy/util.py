@@ -33,6 +33,7 @@ _NUMBERS = (bool, int, float, complex)
 _ARRAYLIKE = (Array, np.ndarray, np.generic, *_NUMBERS)
 _PYTHON_NUMBERS = frozenset(_NUMBERS)
 _FLOATS = frozenset([*dtypes.float_types])
+_SHORT_FLOATS = _FLOATS - {np.dtype(np.float64)}
 _INEXACT = frozenset([*dtypes.float_types, *dtypes.complex_types])
 _scalar_dtypes = {float: dtypes.default_float_dtype, complex: dtypes.default_complex_dtype}
 
@@ -197,16 +198,14 @@ def promote_dtypes(*args: ArrayLike) -> list[Any]:
 def promote_dtypes_inexact(*args: ArrayLike) -> list[Any]:
     """Converts the arguments to a common floating-point or complex dtype."""
     to_dtype, weak_type = dtypes.lattice_result_type(*args)
-    to_dtype = dtypes.canonicalize_dtype(
-        dtypes.to_inexact_dtype(to_dtype), allow_extended_dtype=True
-    )
+    to_dtype = dtypes.to_inexact_dtype(to_dtype)
     return [convert(x, to_dtype, weak_type) for x in args]
 
 
 def promote_dtypes_numeric(*args: ArrayLike) -> list[Any]:
     """Converts the arguments to a common numeric dtype: booleans become integers."""
     to_dtype, weak_type = dtypes.lattice_result_type(*args)
-    to_dtype = dtypes.canonicalize_dtype(dtypes.to_numeric_dtype(to_dtype))
+    to_dtype = dtypes.to_numeric_dtype(to_dtype)
     return [convert(x, to_dtype, weak_type) for x in args]
 
 
@@ -346,16 +345,21 @@ def promote_pair(fun_name: str, x: Any, y: Any) -> Any:
                 and a.dtype is not dtypes.float0
             ):
                 return x, y
-        elif type(y) in (float, int) and not a.weak_type and a.dtype in _FLOATS:
+        elif type(y) in (float, int) and not a.weak_type and _keeps_type(a.dtype):
             return x, _number(y, type(y), a.dtype, False)
     elif (
         type(b) is ShapedArray
         and type(x) in (float, int)
         and not b.weak_type
-        and b.dtype in _FLOATS
+        and _keeps_type(b.dtype)
     ):
         return _number(x, type(x), b.dtype, False), y
     return promote_args(fun_name, x, y)
+
+
+def _keeps_type(dtype: Any) -> bool:
+    """Whether arrays of the type keep it when they meet a real number: float64 only with 64-bit types."""
+    return dtype in _SHORT_FLOATS or (dtype in _FLOATS and config.enable_x64.value)
 
 
 # Broadcasting and selection, for modules that jnp.broadcast_to and jnp.where depend on
@@ -419,8 +423,8 @@ def select_where(condition: Any, x: Any, y: Any) -> Array:
     if (
         type(a) is ShapedArray
         and type(y) in (float, int)
-        and a.dtype in _FLOATS
         and not a.weak_type
+        and _keeps_type(a.dtype)
     ):
         y = _number(y, type(y), a.dtype, False)
     elif not (
