@@ -10,6 +10,7 @@ import jax.numpy as jnp
 from jax.experimental.pallas.ops.tpu.splash_attention import (
     splash_attention_kernel as kernel,
     splash_attention_mask as masks,
+    splash_attention_mask_info as mask_info,
 )
 
 CASES = Programs()
@@ -70,4 +71,44 @@ CASES.group(
     names=lambda: [
         kernel.get_kernel_name(a, b, c, p) for a in (True, False) for b, p in ((True, "fwd"), (False, "dq")) for c in (True, False)
     ],
+)  # fmt: skip
+
+
+def random_mask(seed):
+    """A mask with empty, partial and full blocks."""
+    rng = np.random.RandomState(seed)
+    seen = np.kron(rng.randint(0, 2, (4, 6)), np.ones((4, 4))).astype(bool)
+    seen[rng.randint(0, 16, 3), rng.randint(0, 24, 3)] ^= True
+    return seen
+
+
+def blocks_of(heads, is_dkv=False, shape=(4, 4), **options):
+    """The blocks of a mask, without the function that computes it."""
+    process = mask_info.process_mask_dkv if is_dkv else mask_info.process_mask
+    info, function = process(M.MultiHeadMask(heads), shape, **options)
+    return tuple([x for x in info if x is not None]), function is not None
+
+
+def dynamic_blocks(is_dkv=False, **options):
+    process = mask_info.process_dynamic_mask_dkv if is_dkv else mask_info.process_dynamic_mask
+    mask = jnp.stack([jnp.asarray(random_mask(i)) for i in range(2)])
+    return process(mask, (4, 8), **options)[0][:4]
+
+
+RANDOM = [M.NumpyMask(random_mask(i)) for i in range(2)]
+BY_POSITION = [M.CausalMask((16, 16))] * 2, [M.LocalMask((16, 16), (3, 1), 0)] * 2
+CASES.group(
+    "mask_info",
+    causal=lambda: [blocks_of(BY_POSITION[0], d) for d in (False, True)],
+    local=lambda: [blocks_of(BY_POSITION[1], d) for d in (False, True)],
+    whole_grid=lambda: [blocks_of(BY_POSITION[1], d, shrink_grid=False) for d in (False, True)],
+    full=lambda: blocks_of([M.FullMask((16, 16))]),
+    one=lambda: [blocks_of(RANDOM[:1], d, (4, 8)) for d in (False, True)],
+    different=lambda: [blocks_of(RANDOM, d, (8, 4)) for d in (False, True)],
+    queries_divided=lambda: [blocks_of(RANDOM[:1] * 2, d, q_seq_shards=2) for d in (False, True)],
+    heads_divided=lambda: [blocks_of([RANDOM[0]] * 2 + [RANDOM[1]] * 2, d, head_shards=2) for d in (False, True)],
+    wide_integers=lambda: blocks_of(RANDOM, downcast_smem_data=False),
+    by_position_and_not=lambda: blocks_of([M.CausalMask((16, 24)), RANDOM[0]]),
+    dynamic=lambda: [dynamic_blocks(d) for d in (False, True)],
+    dynamic_divided=lambda: [dynamic_blocks(d, head_shards=2, q_seq_shards=2) for d in (False, True)],
 )  # fmt: skip

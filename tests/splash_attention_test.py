@@ -145,3 +145,33 @@ def test_refusals():
     with pytest.raises(NotImplementedError, match="two slices"):
         M.FullMask((2, 2))[0, 0]
     assert M.LocalMask((4, 4), (1, 0), 0) == M.LocalMask((4, 4), (1, 0), 0) != M.CausalMask((4, 4))
+
+
+def test_blocks_of_masks_without_any():
+    none, function = s.mask_info.process_mask(
+        M.MultiHeadMask([M.NumpyMask(np.zeros((8, 8), bool))]), (4, 4)
+    )
+    assert none.block_mask.tolist() == [[[0], [0]]] and none.mask_next is None
+    assert function is None
+
+
+@pytest.mark.parametrize(
+    "block, options, message",
+    [
+        ((5, 4), {}, "q_block_size=5 should divide q_seq_len=16"),
+        ((4, 5), {}, "kv_block_size=5 should divide kv_seq_len=24"),
+        ((4, 4), dict(head_shards=2), "head_shards=2 should divide head_count=1"),
+        ((4, 4), dict(q_seq_shards=3), "q_seq_shards=3 should divide q_seq_len=16"),
+        ((8, 4), dict(q_seq_shards=4), "q_block_size=8 should divide"),
+    ],
+)
+def test_blocks_that_do_not_divide_a_mask(block, options, message):
+    with pytest.raises(ValueError, match=message):
+        s.mask_info.process_mask(M.MultiHeadMask(s.RANDOM[:1]), block, **options)
+
+
+def test_function_of_a_mask():
+    mask = M.MultiHeadMask(s.BY_POSITION[1])
+    info, function = s.mask_info.process_mask(mask, (4, 4))
+    at = info.q_sequence
+    np.testing.assert_array_equal(function(at[:, None], at[None]), mask.masks[0][:, :])

@@ -3,6 +3,7 @@
 from jax.experimental.pallas.ops.tpu.splash_attention import (
     splash_attention_kernel as splash_attention_kernel,
     splash_attention_mask as splash_attention_mask,
+    splash_attention_mask_info as splash_attention_mask_info,
 )
 from jax.experimental.pallas.ops.tpu.splash_attention.splash_attention_kernel import (
     BlockSizes as BlockSizes,
