@@ -9,7 +9,5 @@ MORE = {
     "mha_wide": (80, 0),
     "decode": (71, 0),
     "paged": (75, 0),
-    "layer_and_derivative": (55, 0),
-    "rms_and_derivative": (48, 0),
 }
 reference, test_resources = resource_tests(__file__, MORE)

@@ -131,16 +131,16 @@ def _operand_kernel(
     rstd = rstd_ref[...]
     mean = refs[0][...] if options.centered else None
 
-    def normal(i: Any) -> Any:
+    def part(i: Any) -> Any:
         x = row.read(x_ref, i)
-        return (x if mean is None else row.less(i, x, mean)) * rstd
+        return x if mean is None else row.less(i, x, mean)
 
     weighted = lambda i: row.read(do_ref, i) * row.read(w_ref, i)
-    slope = row.mean(lambda i: weighted(i) * normal(i))
+    slope = row.mean(lambda i: weighted(i) * part(i)) * rstd * rstd
     shift = row.mean(weighted) if options.centered else None
 
     def write_part(i: Any) -> None:
-        dx = weighted(i) - normal(i) * slope
+        dx = weighted(i) - part(i) * slope
         row.write(refs[-1], i, (dx if shift is None else dx - shift) * rstd)
 
     row.each(write_part)
@@ -162,13 +162,12 @@ def _weights_kernel(
         numbers = lambda ref: along(read(ref, (top,), block[:1], (left,)), 0, block)
         if centered:
             x = x - numbers(refs[0])
-        dw = dw + lax.reduce_sum(do * x * numbers(rstd_ref), (0,))
-        return dw, db + lax.reduce_sum(do, (0,))
+        return dw + do * x * numbers(rstd_ref), db + do
 
-    zeros = lax.full(block[1:], 0, dtype)
+    zeros = lax.full(block, 0, dtype)
     sums = loop(0, cdiv(rows, block[0]), step, (zeros, zeros))
     for ref, x in zip((dw_ref, db_ref), sums):
-        write(ref, x, (right,))
+        write(ref, lax.reduce_sum(x, (0,)), (right,))
 
 
 def _call(options: _Options, kernel: Any, name: str, grid: int, warps: int, **specs: Any) -> Any:
@@ -236,7 +235,7 @@ def _backward(options: _Options, x: Any, weight: Any, bias: Any, statistics: Any
         out_specs=row.spec,
         out_shape=ShapeDtypeStruct(x.shape, x.dtype),
     )(x, weight, do, *statistics)
-    block = min(padded(len(x)), 16), min(padded(n), 64)
+    block = min(padded(len(x)), 32), min(padded(n), 32)
     rows = multiple(len(x), block[0])
     columns = BlockSpec((rows, block[1]), lambda i: (0, i))
     numbers = BlockSpec((rows,), lambda i: (0,))
@@ -248,7 +247,7 @@ def _backward(options: _Options, x: Any, weight: Any, bias: Any, statistics: Any
         ),
         "backward_weights",
         cdiv(n, block[1]),
-        4,
+        max(block[0] * block[1] // 64, 1),
         in_specs=[columns, columns, *[numbers] * len(statistics)],
         out_specs=[vector, vector],
         out_shape=[ShapeDtypeStruct((n,), weight.dtype), ShapeDtypeStruct((n,), bias.dtype)],
