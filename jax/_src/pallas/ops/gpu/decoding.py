@@ -162,14 +162,15 @@ class KeyBlocks:
             x = x.astype(self._dtype) * along(factors.astype(self._dtype), 0, x.shape)
         return x
 
-    def scores(self, q: Any, k: Any, mask: Any) -> tuple[Any, Any]:
-        """Return scores, and the slope that their bound gives them, or None."""
-        number = self._dtype.type
-        scores, slope = matmul(q, k, 1, 1) * number(self._settings.sm_scale), None
-        if self._settings.soft_cap is not None:
-            cap = number(self._settings.soft_cap)
-            bounded = lax.tanh(scores / cap)
-            scores, slope = bounded * cap, 1 - bounded * bounded
+    def scores(self, q: Any, k: Any, mask: Any, factor: float = 1.0) -> tuple[Any, Any]:
+        """Return scores times a factor, and the slope that their bound gives them, or None."""
+        number, scale, cap = self._dtype.type, self._settings.sm_scale, self._settings.soft_cap
+        scores, slope = matmul(q, k, 1, 1), None
+        if cap is None:
+            scores = scores * number(scale * factor)
+        else:
+            bounded = lax.tanh(scores * number(scale / cap))
+            scores, slope = bounded * number(cap * factor), 1 - bounded * bounded
         if mask is not None:
             inside = along(mask, 1, scores.shape)
             scores = lax.select(inside, scores, lax.full_like(scores, -np.inf))
@@ -185,12 +186,12 @@ def _kernel(refs: dict[str, Any], s: Shape, settings: Settings) -> None:
     def step(i: Any, carry: Any) -> Any:
         out, greatest, total = carry
         rows, mask = blocks.rows(i)
-        scores, _ = blocks.scores(q, blocks.keys(rows, mask).astype(q.dtype), mask)
-        new = lax.max(greatest, lax.reduce_max(scores, (1,)))
-        # Without any key so far, nothing is added to nothing.
-        base = lax.select(lax.eq(new, lax.full_like(new, -np.inf)), lax.full_like(new, 0), new)
-        weights = lax.exp2((scores - along(base, 0, scores.shape)) * dtype.type(LOG2_E))
-        factor = lax.exp2((greatest - base) * dtype.type(LOG2_E))
+        scores, _ = blocks.scores(q, blocks.keys(rows, mask).astype(q.dtype), mask, LOG2_E)
+        new = base = lax.max(greatest, lax.reduce_max(scores, (1,)))
+        if mask is not None:  # without any key so far, nothing is added to nothing
+            base = lax.select(lax.eq(new, lax.full_like(new, -np.inf)), lax.full_like(new, 0), new)
+        weights = lax.exp2(scores - along(base, 0, scores.shape))
+        factor = lax.exp2(greatest - base)
         v = blocks.read("v", rows, mask).astype(q.dtype)
         out = out * along(factor, 0, out.shape) + matmul(weights.astype(v.dtype), v)
         return out, new, total * factor + lax.reduce_sum(weights, (1,))
@@ -204,7 +205,7 @@ def _kernel(refs: dict[str, Any], s: Shape, settings: Settings) -> None:
     out, greatest, total = fori_loop(blocks.lower, blocks.upper, step, carry)
     write(refs["out"], out, (left, s.depth))
     write(refs["total"], total, (left,))
-    write(refs["greatest"], greatest, (left,))
+    write(refs["greatest"], greatest * dtype.type(1 / LOG2_E), (left,))
 
 
 class Call:
