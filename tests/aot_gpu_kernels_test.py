@@ -6,7 +6,6 @@ from resource_testing import resource_tests
 pytestmark = pytest.mark.aot("cuda")
 # registers and bytes of them kept in memory
 MORE = {
-    "mha_wide": (80, 0),
     "decode": (71, 0),
     "paged": (75, 0),
 }

@@ -168,9 +168,11 @@ def _forward_kernel(
         new = lax.max(greatest, lax.reduce_max(scores, (1,)))
         weights = lax.exp2(scores - along(new, 0, scores.shape))
         scale = lax.exp2(greatest - new)
+        # First, so that the weights need not be kept until there is their product, which takes registers.
+        total = total * scale + lax.reduce_sum(weights, (1,))
         v = b.rows(v_ref, start, b.block_k, left)
         out = out * along(scale, 0, out.shape) + matmul(weights.astype(v.dtype), v)
-        return out, new, total * scale + lax.reduce_sum(weights, (1,))
+        return out, new, total
 
     rows = (b.block_q,)
     carry = (
