@@ -148,6 +148,18 @@ def test_other_types_devices_and_guards():
         x * 2.5
 
 
+def test_transfers_that_are_allowed():
+    x = jnp.ones(3)
+    with jax.transfer_guard("allow"):
+        for _ in range(2):
+            x * 2.5
+    assert held(2.5)
+    with jax.transfer_guard("log"):
+        for _ in range(2):
+            x * 3.5
+    assert not held(3.5)
+
+
 def test_too_many_are_forgotten(monkeypatch):
     monkeypatch.setattr(HeldNumbers, "_capacity", 4)
     x = jnp.ones(3)

@@ -63,6 +63,7 @@ _held = {
     int: HeldNumbers(np.int32, _int32.min, _int32.max),
 }
 held_numbers = _held.get
+_UNGUARDED = (None, "allow")
 _x64 = config.enable_x64
 _guard = config.transfer_guard_host_to_device
 _default_device = config.default_device
@@ -78,7 +79,7 @@ def may_hold(x: ArrayImpl) -> bool:
         trace_ctx.trace is eval_trace
         and not x._committed
         and not _x64.value
-        and _guard.value is None
+        and _guard.value in _UNGUARDED
         and _default_device.value is None
     )
 
