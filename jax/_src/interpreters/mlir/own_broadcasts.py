@@ -19,9 +19,9 @@ from typing import Any
 
 import numpy as np
 
-from jax._src import config, core
+from jax._src import core
 from jax._src.interpreters.mlir.context import LoweringRuleContext
-from jax._src.interpreters.mlir.shardings import needs_no_shardings
+from jax._src.interpreters.mlir.shardings import allows_cpu_forms
 
 # Smaller results are cheap, and so is what saves less than seven eighths of its elements.
 _FEWEST, _FEWEST_COPIES = 1 << 16, 8
@@ -48,13 +48,9 @@ def is_wanted(
         return False
     if math.prod(shape) < max(_FEWEST, _FEWEST_COPIES * math.prod(aval.shape)):
         return False
-    module = ctx.module_context
     whole = [op for op, a in zip(operands, avals) if a.shape == shape]
     return (
-        module.platforms == ("cpu",)
-        and not module.lowering_parameters.for_export
-        and needs_no_shardings(module)
-        and config.cpu_compile_profile.value != "original"
+        allows_cpu_forms(ctx.module_context)
         and "transpose(" in str(ctx.name_stack)
         and len(whole) > 0
         and not any(map(_is_product, whole))

@@ -110,6 +110,20 @@ def needs_no_shardings(ctx: ModuleContext) -> bool:
     return is_single_device(ctx) and (mesh is None or mesh.empty)
 
 
+def is_for_one_device_here(ctx: ModuleContext) -> bool:
+    """Whether the module is for one device of this process: neither exported nor with shardings."""
+    return not ctx.lowering_parameters.for_export and needs_no_shardings(ctx)
+
+
+def allows_cpu_forms(ctx: ModuleContext) -> bool:
+    """Whether operations may be lowered to what is faster on CPUs, though not the same to the last bit."""
+    return (
+        ctx.platforms == ("cpu",)
+        and is_for_one_device_here(ctx)
+        and config.cpu_compile_profile.value != "original"
+    )
+
+
 # Operations that constrain a sharding
 
 

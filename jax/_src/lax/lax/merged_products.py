@@ -16,7 +16,7 @@ from typing import Any
 
 from jax._src import core
 from jax._src.interpreters import mlir
-from jax._src.interpreters.mlir.shardings import needs_no_shardings
+from jax._src.interpreters.mlir.shardings import is_for_one_device_here
 from jax._src.lax.lax.shape import reshape
 
 
@@ -26,11 +26,11 @@ def is_mergeable(ctx: mlir.LoweringRuleContext, dimension_numbers: Any) -> bool:
     batch = tuple(range(len(lhs_batch)))
     if not lhs_sum or tuple(lhs_batch) != batch or tuple(rhs_batch) != batch:
         return False
-    module, avals = ctx.module_context, ctx.avals_in
+    avals = ctx.avals_in
     shapes = [aval.shape for aval in avals]
     if not core.is_constant_shape([n for shape in shapes for n in shape]):
         return False
-    if module.lowering_parameters.for_export or not needs_no_shardings(module):
+    if not is_for_one_device_here(ctx.module_context):
         return False
     own = max(aval.ndim - len(batch) - len(lhs_sum) for aval in avals)
     if own < 2 and len(lhs_sum) == 1:

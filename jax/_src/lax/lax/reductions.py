@@ -13,7 +13,7 @@ from jax._src import config, core, dtypes
 from jax._src.ad_util import Zero
 from jax._src.basearray import Array
 from jax._src.interpreters import ad, batching, mlir, partial_eval as pe
-from jax._src.interpreters.mlir.shardings import needs_no_shardings
+from jax._src.interpreters.mlir.shardings import allows_cpu_forms
 from jax._src.late_binding import late
 from jax._src.lax import rules
 from jax._src.lax.lax import arithmetic, monoids, sharding as shardings
@@ -196,15 +196,12 @@ def _check_16_bit(name: str, aval) -> None:
 
 def _is_summed_in_float32(ctx) -> bool:
     """Whether XLA would round each partial sum of many to bfloat16, on CPU, which also takes longer."""
-    (aval,), module = ctx.avals_in, ctx.module_context
+    (aval,) = ctx.avals_in
     return (
         aval.dtype == dtypes.bfloat16
-        and module.platforms == ("cpu",)
-        and not module.lowering_parameters.for_export
-        and needs_no_shardings(module)
         and core.is_constant_shape(aval.shape)
         and math.prod(aval.shape) >= _FEWEST_IN_FLOAT32
-        and config.cpu_compile_profile.value != "original"
+        and allows_cpu_forms(ctx.module_context)
     )
 
 

@@ -79,6 +79,11 @@ def product(multiply: Multiply, a: Any, b: Any, transposed: tuple[bool, bool], d
     return linear(apply, transposes(multiply, a, b, transposed), a, b)
 
 
+def turned(pair: tuple[Any, ...], is_transposed: bool) -> tuple[Any, Any]:
+    """Return what belongs to rows and to columns of a matrix in the order in which its memory has them."""
+    return (pair[1], pair[0]) if is_transposed else (pair[0], pair[1])
+
+
 def transposes(
     multiply: Multiply, a: Any, b: Any, transposed: tuple[bool, bool]
 ) -> tuple[Callable[..., Any], Callable[..., Any]]:

@@ -39,8 +39,8 @@ from jax._src.pallas.mosaic_gpu.mma import (
 )
 from jax._src.pallas.mosaic_gpu.transforms import transpose_ref
 from jax._src.pallas.mosaic_gpu.warps import warp_map
-from jax._src.pallas.ops.differentiable import product
-from jax._src.pallas.ops.gpu.warpgroups import MatmulDimension, part, swizzled
+from jax._src.pallas.ops.differentiable import product, turned
+from jax._src.pallas.ops.gpu.warpgroups import MatmulDimension, part, swizzled, with_rows_of
 
 traceback_util.register_exclusion(__file__)
 TMEM = MemorySpace.TMEM
@@ -174,7 +174,7 @@ def _multiply(
     m, k = turned(a.shape, transposed[0])
     n = turned(b.shape, transposed[1])[1]
     if any(transposed):
-        a = whole_tiles(a, transposed[0])
+        a = with_rows_of(a, config.tile_m, transposed[0])
         config = divided(config, (turned(a.shape, transposed[0])[0], n, k), dtype)
     plan = plan_tiles(a, b, config, "matmul_kernel", transposed)
     rows = turned(a.shape, transposed[0])[0]
@@ -185,19 +185,6 @@ def _multiply(
     )  # fmt: skip
     out = run(a, b)
     return out if rows == m else out[:m]
-
-
-def turned(pair: tuple[Any, ...], is_transposed: bool) -> tuple[Any, Any]:
-    """Return what belongs to rows and to columns of a matrix in the order in which its memory has them."""
-    return (pair[1], pair[0]) if is_transposed else (pair[0], pair[1])
-
-
-def whole_tiles(a: Any, is_transposed: bool) -> Any:
-    """Return a left matrix with rows of zeros after its last, so that tiles of 128 rows divide it."""
-    more = -turned(a.shape, is_transposed)[0] % 128
-    if not more:
-        return a
-    return lax.pad(a, np.zeros((), a.dtype), turned(((0, more, 0), (0, 0, 0)), is_transposed))
 
 
 def divided(config: Any, sizes: tuple[int, int, int], dtype: Any) -> Any:

@@ -33,7 +33,7 @@ from jax._src.pallas.mosaic_gpu.kernel import kernel
 from jax._src.pallas.mosaic_gpu.layouts import Layout
 from jax._src.pallas.mosaic_gpu.memory_operations import layout_cast
 from jax._src.pallas.mosaic_gpu.mma import async_load_tmem, wait_load_tmem
-from jax._src.pallas.ops.differentiable import linear
+from jax._src.pallas.ops.differentiable import linear, turned
 from jax._src.pallas.ops.gpu import blackwell_matmul
 from jax._src.pallas.ops.gpu.blackwell_matmul import (
     RESULTS,
@@ -43,7 +43,6 @@ from jax._src.pallas.ops.gpu.blackwell_matmul import (
     multiply_tile,
     plan_tiles,
     store_parts,
-    turned,
 )
 from jax._src.pallas.ops.gpu.blackwell_transposed_ragged_dot import transposed_ragged_dot
 from jax._src.pallas.ops.gpu.warpgroups import store_rows

@@ -43,8 +43,8 @@ from jax._src.pallas.ops.gpu.blackwell_matmul import (
     multiply_tile,
     plan_tiles,
     store_parts,
-    whole_tiles,
 )
+from jax._src.pallas.ops.gpu.warpgroups import with_rows_of
 
 traceback_util.register_exclusion(__file__)
 
@@ -79,7 +79,7 @@ def transposed_ragged_dot(
 
 def _multiply(a: Any, b: Any, group_sizes: Any, config: Any, interpret: Any) -> Any:
     m, groups = a.shape[1], group_sizes.shape[0]
-    a, b, parts = _aligned(whole_tiles(a, True), b, group_sizes, config.tile_k)
+    a, b, parts = _aligned(with_rows_of(a, config.tile_m, True), b, group_sizes, config.tile_k)
     rows, n = a.shape[1], b.shape[1]
     config = divided(config, (rows, n, config.tile_k), a.dtype)
     plan = plan_tiles(a, b, config, "transposed_ragged_dot", (True, False))

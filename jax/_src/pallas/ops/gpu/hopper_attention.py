@@ -405,10 +405,11 @@ def attention(
     return attention_forward(q, k, v, config, save_residuals, interpret)
 
 
-def _attention_fwd(
-    q: Any, k: Any, v: Any, config: TuningConfig, save_residuals: bool, interpret: Any
-) -> Any:
-    out, (lse,) = attention_forward(q, k, v, config, True, interpret)
+def _with_residuals(
+    forward: Callable[..., Any], q: Any, k: Any, v: Any, config: TuningConfig, save_residuals: bool, interpret: Any
+) -> Any:  # fmt: skip
+    """Return attention by a forward pass, and what its derivatives need."""
+    out, (lse,) = forward(q, k, v, config, True, interpret)
     return ((out, (lse,)) if save_residuals else out), (q, k, v, out, lse)
 
 
@@ -423,7 +424,7 @@ def _backward(
     return Gradient.of(config, *res).run(do, dlse, interpret)
 
 
-attention.defvjp(_attention_fwd, _backward)
+attention.defvjp(functools.partial(_with_residuals, attention_forward), _backward)
 
 
 @functools.partial(jit, static_argnames=("config", "save_residuals", "interpret"))
@@ -462,14 +463,7 @@ def _pipelined(
     return f.run(body, scratch, q, k, v, save_residuals, interpret)
 
 
-def _pipelined_fwd(
-    q: Any, k: Any, v: Any, config: TuningConfig, save_residuals: bool, interpret: Any
-) -> Any:
-    out, (lse,) = _pipelined(q, k, v, config, True, interpret)
-    return ((out, (lse,)) if save_residuals else out), (q, k, v, out, lse)
-
-
-_pipelined.defvjp(_pipelined_fwd, _backward)
+_pipelined.defvjp(functools.partial(_with_residuals, _pipelined), _backward)
 
 
 def _run_pipeline(

@@ -38,7 +38,7 @@ from jax._src.pallas.mosaic_gpu.memory_operations import (
 )
 from jax._src.pallas.mosaic_gpu.mma import wgmma, wgmma_wait
 from jax._src.pallas.mosaic_gpu.transforms import transpose_ref
-from jax._src.pallas.ops.differentiable import product, tangent, transposes
+from jax._src.pallas.ops.differentiable import product, tangent, transposes, turned
 from jax._src.pallas.ops.gpu.warpgroups import (
     COMPUTING,
     MatmulDimension,
@@ -50,6 +50,7 @@ from jax._src.pallas.ops.gpu.warpgroups import (
     persistent_blocks,
     start_store,
     swizzled,
+    with_rows_of,
 )
 from jax._src.pallas.primitives import run_scoped
 from jax._src.state.types import view_type
@@ -150,8 +151,8 @@ class Plan:
         Raises:
           ValueError: if they and the tiles do not match.
         """
-        m, k = _turned(a.shape, transposed[0])
-        n = _turned(b.shape, transposed[1])[1]
+        m, k = turned(a.shape, transposed[0])
+        n = turned(b.shape, transposed[1])[1]
         _check_config(config, m, n, k, delay)
         rows, columns = config.of_cluster
         tiles = (m // rows, n // columns)
@@ -169,18 +170,13 @@ class Plan:
                 collective_axes=(CLUSTER,), num_arrivals=COMPUTING, num_barriers=buffers
             )
         return dict(
-            a=swizzled((buffers, *_turned((rows, c.tile_k), self.transposed[0])), self.a),
-            b=swizzled((buffers, *_turned((c.tile_k, columns), self.transposed[1])), self.b),
+            a=swizzled((buffers, *turned((rows, c.tile_k), self.transposed[0])), self.a),
+            b=swizzled((buffers, *turned((c.tile_k, columns), self.transposed[1])), self.b),
             out=swizzled((COMPUTING, _RESULTS, *c.of_store), self.out),
             copied=Barrier(num_arrivals=2, num_barriers=buffers),
             consumed=consumed,
             added=Barrier(num_barriers=COMPUTING),
         )
-
-
-def _turned(pair: tuple[Any, Any], is_transposed: bool) -> tuple[Any, Any]:
-    """Return what belongs to rows and to columns of a matrix in the order in which its memory has them."""
-    return (pair[1], pair[0]) if is_transposed else (pair[0], pair[1])
 
 
 def _check_config(config: TuningConfig, m: int, n: int, k: int, delay: int) -> None:
@@ -289,18 +285,14 @@ def multiply_by(
     if not any(transposed):
         plan = Plan.of(a, b, out, config, _delay(config))
         return lax.convert_element_type(run_product(plan, a, b, None, interpret), dtype)
-    m, k = _turned(a.shape, transposed[0])
-    n = _turned(b.shape, transposed[1])[1]
+    m, k = turned(a.shape, transposed[0])
+    n = turned(b.shape, transposed[1])[1]
     # Two warpgroups have rows of their own, or columns of their own.
-    more = -m % (_ROWS if n % _COLUMNS == 0 else 2 * _ROWS)
-    if more:
-        padding = _turned(((0, more, 0), (0, 0, 0)), transposed[0])
-        a = lax.pad(a, np.zeros((), narrow), padding)
-    plan = Plan.of(
-        a, b, out, _divided(config, m + more, n, k), _delay(config), transposed=transposed
-    )
+    a = with_rows_of(a, _ROWS if n % _COLUMNS == 0 else 2 * _ROWS, transposed[0])
+    rows = turned(a.shape, transposed[0])[0]
+    plan = Plan.of(a, b, out, _divided(config, rows, n, k), _delay(config), transposed=transposed)
     x = run_product(plan, a, b, None, interpret)
-    return lax.convert_element_type(x[:m] if more else x, dtype)
+    return lax.convert_element_type(x if rows == m else x[:m], dtype)
 
 
 def _divided(config: TuningConfig, m: int, n: int, k: int) -> TuningConfig:
@@ -333,7 +325,7 @@ def run_product(plan: Plan, a: Any, b: Any, c: Any, interpret: Any) -> Any:
         _run(plan, a_ref, b_ref, rest[0] if c is not None else None, rest[-1])
 
     size = plan.config.cluster_size
-    shape = _turned(a.shape, plan.transposed[0])[0], _turned(b.shape, plan.transposed[1])[1]
+    shape = turned(a.shape, plan.transposed[0])[0], turned(b.shape, plan.transposed[1])[1]
     run = mosaic_gpu_kernel(
         body, out_type=ShapedArray(shape, plan.out),
         grid=(persistent_blocks(plan.tiles[0] * plan.tiles[1], size),), grid_names=(GRID,), cluster=(size,),
@@ -458,7 +450,7 @@ def copy_tiles(plan: Plan, a_ref: Any, b_ref: Any, refs: dict[str, Any], before:
 
             inner = part(k, config.tile_k)
             parts = ((part(at[0], rows), inner), (inner, part(at[1], columns)))
-            of_a, of_b = [_turned(p, t) for p, t in zip(parts, plan.transposed)]
+            of_a, of_b = [turned(p, t) for p, t in zip(parts, plan.transposed)]
             for source, name, axes in (
                 (a_ref.at[of_a], "a", shared[0]), (b_ref.at[of_b], "b", shared[1])
             ):  # fmt: skip
@@ -532,7 +524,7 @@ def _multiply(plan: Plan, acc: Any, first: Any, at: Any, thread: Any, refs: dict
 def _matrix(ref: Any, own: Any, is_transposed: bool) -> Any:
     """Return a reference to a matrix, or to some of its rows and columns, that may be transposed in memory."""
     if own is not None:
-        ref = ref.at[_turned(own, is_transposed)]
+        ref = ref.at[turned(own, is_transposed)]
     return transpose_ref(ref, (1, 0)) if is_transposed else ref
 
 

@@ -31,6 +31,7 @@ from jax._src.pallas.mosaic_gpu.transforms import (
     SwizzleTransform,
     TilingTransform,
 )
+from jax._src.pallas.ops.differentiable import turned
 from jax._src.pallas.primitives import run_scoped
 from jax._src.state.discharge import run_state
 from jax._src.state.types import Transform
@@ -187,3 +188,17 @@ def rows_of_head(ref: Any, start: Any, rows: int, length: int, head: Any, depth:
     """Return rows of a head of this block's batch, of such a matrix."""
     first = lax.add(lax.mul(axis_index("batch"), np.int32(length)), int32(start))
     return ref.at[ds(first, rows), part(head, depth)]
+
+
+def with_rows_of(a: Any, size: int, is_transposed: bool) -> Any:
+    """Return a matrix with rows of zeros after its last, so that their number is a multiple of a size.
+
+    Args:
+      a: the matrix.
+      size: the size.
+      is_transposed: whether its columns are the rows.
+    """
+    more = -turned(a.shape, is_transposed)[0] % size
+    if not more:
+        return a
+    return lax.pad(a, np.zeros((), a.dtype), turned(((0, more, 0), (0, 0, 0)), is_transposed))

@@ -16,7 +16,7 @@ from jax._src.pallas.blocks import BlockSpec
 from jax._src.pallas.grids import GridSpec
 from jax._src.pallas.helpers import cdiv, when
 from jax._src.pallas.mosaic.core import CompilerParams, MemorySpace
-from jax._src.pallas.ops.differentiable import product
+from jax._src.pallas.ops.differentiable import product, turned
 from jax._src.pallas.ops.tpu.tiles import before_end
 from jax._src.pallas.pallas_call import pallas_call
 from jax._src.pallas.primitives import num_programs, program_id
@@ -70,8 +70,7 @@ def _product(
       blocks: the sizes of blocks along m, n and k of the first product.
       debug: whether to print the kernel.
     """
-    m, k = reversed(x.shape) if transposed[0] else x.shape
-    n = y.shape[0 if transposed[1] else 1]
+    (m, k), (_, n) = [turned(a.shape, t) for a, t in zip((x, y), transposed)]
     if k == 0:
         # No step of the grid would write the results.
         return zeros((m, n), out_dtype)
@@ -101,9 +100,10 @@ def _product(
         def _() -> None:
             o_ref[...] = acc_ref[...].astype(o_ref.dtype)
 
-    def spec(shape: tuple[int, int], axes: tuple[int, int], turned: bool = False) -> BlockSpec:
-        if turned:
-            shape, axes = shape[::-1], axes[::-1]
+    def spec(
+        shape: tuple[int, int], axes: tuple[int, int], is_transposed: bool = False
+    ) -> BlockSpec:
+        shape, axes = turned(shape, is_transposed), turned(axes, is_transposed)
         return BlockSpec(shape, lambda *at: (at[axes[0]], at[axes[1]]))
 
     grid = GridSpec(

@@ -185,9 +185,12 @@ def _joined(parts: Sequence[_Part], is_dkv: bool) -> _Part:
     axis = 1 if is_dkv else 2
     most = max(p[2].shape[axis] for p in parts)
     out = []
-    for i, mode in enumerate(("edge", "edge", "constant")):
-        more = [[(0, most - p[i].shape[a] if a == axis else 0) for a in range(3)] for p in parts]
-        padded = [np.pad(p[i], m, mode=mode) for p, m in zip(parts, more)]  # type: ignore[call-overload]
+    for i in range(3):
+        padded = []
+        for x in [p[i] for p in parts]:
+            more = [(0, most - x.shape[a] if a == axis else 0) for a in range(3)]
+            # What is added are empty blocks, at which nothing else is loaded.
+            padded.append(np.pad(x, more) if i == 2 else np.pad(x, more, "edge"))
         out.append(np.concatenate(padded, 1))
     return out[0], out[1], out[2]
 
